@@ -1,0 +1,1 @@
+"""Where jobs run: a talker and a pure parser per kind of cluster."""

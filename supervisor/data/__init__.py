@@ -1,0 +1,1 @@
+"""Knowledge kept as data: limits, log signatures, metric names."""
