@@ -1,0 +1,118 @@
+"""All that is known of one job at one moment: what the pure rules see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from supervisor.model.findings import Finding, Flag
+from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, JobRef, Observation, Outcome
+from supervisor.model.lifecycle import Lifecycle
+from supervisor.model.logs import LogStat
+from supervisor.model.rulebook import Limits
+
+
+class Seen(StrEnum):
+    """What the latest poll of its cluster says of the job's presence."""
+
+    UNREACHED = "unreached"
+    """No reading: nothing is said."""
+    LISTED = "listed"
+    ABSENT = "absent"
+    """A good reading, in which ends were looked up too, does not list it."""
+    DOUBTFUL = "doubtful"
+    """Not listed, but its end could not be looked up: counts as nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What is known of the job's own output (LIVE-1)."""
+
+    stat: LogStat | None = None
+    last_output_at: datetime | None = None
+    """UTC; survives readings in which the log was unread."""
+    cadence: timedelta | None = None
+    """95th percentile of its observed gaps; None on too few points (LIVE-2)."""
+    gaps: tuple[float, ...] = ()
+    """Observed gaps between signs of progress, seconds, newest last; bounded."""
+    step: int | None = None
+    total: int | None = None
+    progress_at: datetime | None = None
+    """When progress was last seen: a step where its dialect counts steps, else output."""
+    speaks_steps: bool = False
+    """A dialect recognised its output, so that bare output is no progress (LIVE-3)."""
+
+
+NO_LOG = LogFacts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What is remembered of one job from tick to tick: the state of record, one row of the store."""
+
+    key: JobKey
+    life: Lifecycle
+    bucket: str
+    observation: Observation
+    """Latest of the current attempt, listed or ended."""
+    details: Details = NO_DETAILS
+    log: LogFacts = NO_LOG
+    flags: tuple[Flag, ...] = ()
+    depends_on: tuple[Dependency, ...] = ()
+    """As when last visible: schedulers forget a dependency once it is satisfied (CHAIN-1)."""
+    predecessor: str | None = None
+    successor: str | None = None
+    first_seen_at: datetime | None = None
+    row: int | None = None
+    """The store's own number for this job; None until it is stored."""
+    fingerprint: object = None
+    """Of the reading it was last listed in."""
+    look_at: datetime | None = None
+    """When time alone could change its sign: it is examined again by then even if nothing else changed."""
+
+    @property
+    def ref(self) -> JobRef:
+        return self.key.ref
+
+    def having(self, **changes: object) -> Held:
+        """A copy with changes."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """One job, now: the remembered, the seen, and its surroundings."""
+
+    held: Held
+    seen: Seen
+    limits: Limits
+    observation: Observation
+    """Latest of the current attempt: listed now, or ended, or else the remembered one."""
+    new_attempt: bool = False
+    """The observation is of a later attempt of the same job than the one held."""
+    log: LogFacts = NO_LOG
+    successor: str | None = None
+    """Id of the job that depends on this one, seen now or remembered."""
+    successor_live: bool = False
+    """It runs or waits, or ran after this one ended."""
+    absences: int = 0
+    """Good readings in a row, this one included, that did not list it."""
+    evidence_source: str = "queue"
+    """Where ``observation`` was read: ``queue``, ``accounting``, ``record``."""
+    hung: Finding | None = None
+    """A hard finding that it hangs, from a detector or a probe (LIVE-5)."""
+
+
+ENDED_AS = {
+    "completed": Outcome.COMPLETED,
+    "failed": Outcome.FAILED,
+    "cancelled": Outcome.CANCELLED,
+    "timed_out": Outcome.TIMED_OUT,
+    "handed_on": Outcome.HANDED_ON,
+    "out_of_memory": Outcome.OUT_OF_MEMORY,
+    "node_failed": Outcome.NODE_FAILED,
+    "preempted": Outcome.PREEMPTED,
+    "vanished": Outcome.VANISHED,
+}
+"""Sign (by its word) to outcome: the two vocabularies agree wherever a sign ends a life."""
