@@ -1,0 +1,1 @@
+"""The shell: looks, asks the pure rooms, writes down, and carries out."""
