@@ -50,7 +50,7 @@ class AttemptRecord:
     """One attempt of one job, as last known; kept for ever."""
 
     job: JobKey
-    """Key under which the job's row stands (its first attempt's)."""
+    """Key of the job as held now: that of a ``changed`` job in the same PollRecord."""
     number: int
     observation: Observation
 

@@ -1,0 +1,22 @@
+"""Has it been allocated for longer than bring-up may take, without a first sign of progress? (LIVE-6)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from supervisor.model.facts import Facts
+from supervisor.model.findings import Finding, Severity
+from supervisor.model.lifecycle import Phase
+
+
+def look(facts: Facts, now: datetime) -> Iterable[Finding]:
+    """Patient up to the limit; what comes after is for a person to look at."""
+    began = facts.observation.started_at
+    if facts.held.life.phase is Phase.SUSPECT and facts.log.progress_at is None and began is not None:
+        limit = facts.limits.bring_up_limit.total_seconds() / 60
+        yield Finding(
+            "LIVE-6",
+            Severity.WATCH,
+            f"no first progress since its start {began:%Y-%m-%d %H:%MZ}; limit {limit:.0f} min",
+        )

@@ -1,0 +1,28 @@
+"""Is it silent for longer than its own cadence allows, or is its log not readable? (LIVE-1, LIVE-2, FIND-2, FIND-4)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from supervisor.model.facts import Facts
+from supervisor.model.findings import Finding, Severity
+from supervisor.model.job import JobState
+from supervisor.model.lifecycle import Phase
+from supervisor.model.logs import LogState
+
+
+def look(facts: Facts, now: datetime) -> Iterable[Finding]:
+    """One finding at most: an unreadable log is not a silent one."""
+    life, stat = facts.held.life, facts.log.stat
+    if not life.phase.live or facts.observation.state is not JobState.RUNNING:
+        return
+    if stat is not None and stat.state is LogState.UNREAD:
+        yield Finding("FIND-4", Severity.NOTE, f"log unread: {stat.reason or stat.path}")
+    elif stat is not None and stat.state is LogState.ABSENT:
+        yield Finding("FIND-2", Severity.WATCH, f"no log where the scheduler says: {stat.path}")
+    elif life.phase is Phase.SUSPECT and facts.log.progress_at is not None:
+        since = f"{facts.log.progress_at:%Y-%m-%d %H:%M:%SZ}"
+        cadence = facts.log.cadence
+        usual = f"; its usual gap is {cadence.total_seconds():.0f} s" if cadence else ""
+        yield Finding("LIVE-2", Severity.WATCH, f"silent since {since}{usual}")

@@ -1,0 +1,395 @@
+"""One reading of one cluster, and all that follows from it for every job: pure, whole, and the same when run again.
+
+Unchanged jobs cost one comparison: a job is examined only if its line is new, its log moved, it is gone, its surroundings
+changed, or the time has come at which time alone could change its sign (``Held.look_at``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from supervisor.model.facts import NO_LOG, Facts, Held, Seen
+from supervisor.model.findings import Finding, Flag
+from supervisor.model.job import NO_DETAILS, Dependency, JobState, Observation
+from supervisor.model.lifecycle import Effect, Evidence, Phase, Sign, SignRead, Transition
+from supervisor.model.polling import Polled, Watch
+from supervisor.model.records import AttemptRecord, ErrandWanted
+from supervisor.model.rulebook import Rulebook
+from supervisor.rules.lifecycle import advance, born
+from supervisor.rules.output import looked_at
+from supervisor.rules.signs import read_sign, silence_allowed
+
+Memory = Mapping[str, Held]
+"""Jobs of one cluster by id; of jobs that share an id, the latest."""
+
+Examine = Callable[[Facts, datetime], tuple[Finding, ...]]
+"""The detectors, handed in: facts of one job to findings."""
+
+BucketOf = Callable[[str], str]
+"""Job name to bucket (BUCKET-1)."""
+
+HANDING_ON = frozenset({"afterany", "afternotok"})
+"""Kinds of dependency that a timed-out job satisfies (CHAIN-1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What one reading changes. Nothing in it has happened yet."""
+
+    changed: dict[str, Held] = field(default_factory=dict)
+    """By id; a job whose id another bears now stands in ``retired`` instead."""
+    retired: list[Held] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    errands: list[ErrandWanted] = field(default_factory=list)
+    look_soon: set[str] = field(default_factory=set)
+    """Ids that a closer look between ticks was asked for."""
+
+
+def watch_of(memory: Memory, lines: Mapping[str, Hashable], ended_since: datetime | None) -> Watch:
+    """What a poll needs to know of what is remembered. ``lines``: fingerprints of the last stored good reading."""
+    live = {job: held.key for job, held in memory.items() if held.life.phase.live}
+    running = {
+        job: held.details.log_path
+        for job, held in memory.items()
+        if job in live and held.details.log_path and held.observation.state not in (JobState.PENDING, JobState.STARTING)
+    }
+    detailed = frozenset(held.key for held in memory.values() if held.details != NO_DETAILS)
+    return Watch(lines=lines, live=live, detailed=detailed, logs=running, ended_since=ended_since)
+
+
+class _Walk:
+    """One pass over one reading; mutable while it goes, and thrown away after."""
+
+    def __init__(
+        self, memory: Memory, polled: Polled, book: Rulebook, bucket_of: BucketOf, examine: Examine, now: datetime
+    ) -> None:
+        self.memory, self.polled, self.book, self.now = memory, polled, book, now
+        self.bucket_of, self.examine = bucket_of, examine
+        self.out = Steps()
+        self.listed = {seen.key.id: seen for seen in polled.changed}
+        self.ended: dict[str, list[Observation]] = {}
+        for seen in polled.ended:
+            self.ended.setdefault(seen.key.id, []).append(seen)
+        self.children = self._children()
+
+    def _children(self) -> dict[str, str]:
+        """Parent's id to the id of the job that goes on after it; the newest child where several wait."""
+        found: dict[str, str] = {}
+        for job, held in self.memory.items():
+            for edge in held.depends_on:
+                if edge.kind in HANDING_ON:
+                    found[edge.on] = job
+        for seen in (*self.polled.ended, *self.polled.changed):
+            for edge in _edges(seen):
+                if edge.kind in HANDING_ON:
+                    found[edge.on] = seen.key.id
+        return found
+
+    def current(self, job: str) -> Held | None:
+        return self.out.changed.get(job) or self.memory.get(job)
+
+    # -- the pass --------------------------------------------------------------------------------------------------
+
+    def run(self) -> Steps:
+        for seen in self.polled.changed:
+            self._listed(seen)
+        lines, logs, now = self.polled.lines, self.polled.logs, self.now
+        listed = self.listed
+        for job, held in self.memory.items():
+            if job in listed:
+                continue
+            if job in lines:
+                stat = logs.get(job) if logs else None
+                due = held.look_at is not None and held.look_at <= now
+                if due or held.life.absences or (stat is not None and stat != held.log.stat):
+                    self._examine(held, Seen.LISTED, held.observation, "queue")
+            elif held.life.phase.live:
+                self._gone(held)
+            elif job in self.ended:
+                self._told_again(held)
+        for job in self.ended:
+            if job not in self.memory and job not in lines:
+                self._only_in_accounting(job)
+        self._parents()
+        self._earlier_attempts()
+        return self.out
+
+    def _listed(self, seen: Observation) -> None:
+        held = self.memory.get(seen.key.id)
+        if held is None:
+            if seen.state.ended and not seen.final:
+                return
+            self._new(seen, "queue")
+        elif held.key.incarnation == seen.key.incarnation:
+            again = seen.attempt is not None and seen.attempt > held.life.attempt
+            self._examine(held, Seen.LISTED, self._with_end(seen), "queue", new_attempt=again)
+        elif self._same_job(held, seen):
+            self._examine(held, Seen.LISTED, seen, "queue", new_attempt=True)
+        else:
+            self._retire(held)
+            self._new(seen, "queue")
+
+    def _with_end(self, seen: Observation) -> Observation:
+        """A listed job that ended, with the exit code and signal that accounting gives and the queue does not."""
+        if not seen.state.ended:
+            return seen
+        for told in self.ended.get(seen.key.id, ()):
+            if told.key.incarnation == seen.key.incarnation:
+                return replace(
+                    seen, exit_code=told.exit_code, signal=told.signal, ended_at=told.ended_at or seen.ended_at
+                )
+        return seen
+
+    def _same_job(self, held: Held, seen: Observation) -> bool:
+        """Another submit time under the same id: the next attempt, or another job altogether (POLL-11)."""
+        if (seen.attempt or 1) > 1 or (seen.details is not None and (seen.details.restarts or 0) > 0):
+            return True
+        return any(
+            told.key.incarnation == held.key.incarnation and not told.final for told in self.ended.get(held.key.id, ())
+        )
+
+    def _gone(self, held: Held) -> None:
+        """POLL-4: it left the queue. Accounting may know its end, or a later attempt that ended too."""
+        told = self._latest_end(held)
+        if told is not None:
+            later = told.key.incarnation != held.key.incarnation or (told.attempt or 0) > held.life.attempt
+            self._examine(held, Seen.ABSENT, told, "accounting", new_attempt=later)
+        elif self.polled.ends_read:
+            source = "queue" if held.observation.state.ended else "absence"
+            self._examine(held, Seen.ABSENT, held.observation, source)
+        else:
+            self._examine(held, Seen.DOUBTFUL, held.observation, "absence")
+
+    def _latest_end(self, held: Held) -> Observation | None:
+        """The latest end that accounting tells of this job: of the attempt held, or of one that followed it."""
+        best: Observation | None = None
+        for told in self.ended.get(held.key.id, ()):
+            mine = told.key.incarnation == held.key.incarnation or self._same_job(held, told)
+            if mine and told.final and (best is None or _order(told) >= _order(best)):
+                best = told
+        return best
+
+    def _told_again(self, held: Held) -> None:
+        """An ended job that accounting tells of: it may correct a vanished one, or fill in an exit code."""
+        told = self._latest_end(held)
+        if told is None:
+            return
+        known = held.observation
+        news = known.state is not told.state or known.exit_code != told.exit_code or known.signal != told.signal
+        if news or known.ended_at is None:
+            self._examine(
+                held, Seen.ABSENT, told, "accounting", new_attempt=told.key.incarnation != held.key.incarnation
+            )
+
+    def _only_in_accounting(self, job: str) -> None:
+        """Jobs seen late: begun and ended between two readings, or before the first."""
+        finals = [seen for seen in self.ended[job] if seen.final]
+        if finals:
+            self._new(max(finals, key=_order), "accounting")
+
+    def _earlier_attempts(self) -> None:
+        """Ends of attempts that another followed are kept in the job's record, and move nothing by themselves."""
+        for job, told in self.ended.items():
+            held = self.current(job)
+            for seen in told:
+                if held is not None and not seen.final and seen.attempt is not None:
+                    self.out.attempts.append(AttemptRecord(job=held.key, number=seen.attempt, observation=seen))
+
+    def _parents(self) -> None:
+        """CHAIN-1: a successor that showed itself now may explain a parent that timed out before."""
+        for seen in (*self.polled.changed, *self.polled.ended):
+            for edge in _edges(seen):
+                parent = self.current(edge.on)
+                if parent is None or edge.kind not in HANDING_ON:
+                    continue
+                if parent.successor is None or parent.observation.state is JobState.TIMED_OUT:
+                    source = "accounting" if parent.observation.state.ended else "queue"
+                    presence = Seen.LISTED if edge.on in self.polled.lines else Seen.ABSENT
+                    if parent.observation.state.ended or presence is Seen.LISTED:
+                        self._examine(parent, presence, parent.observation, source)
+
+    # -- one job ---------------------------------------------------------------------------------------------------
+
+    def _new(self, seen: Observation, source: str) -> None:
+        began = min(filter(None, (seen.submitted_at, seen.started_at, self.now)))
+        attempt = seen.attempt or ((seen.details.restarts or 0) + 1 if seen.details else 1)
+        held = Held(
+            key=seen.key,
+            life=born(began, attempt),
+            bucket=self.bucket_of(seen.name),
+            observation=seen,
+            details=seen.details or NO_DETAILS,
+            depends_on=_edges(seen),
+            first_seen_at=self.now,
+        )
+        presence = Seen.ABSENT if source == "accounting" else Seen.LISTED
+        self._examine(held, presence, self._with_end(seen), source, unknown=True)
+
+    def _retire(self, held: Held) -> None:
+        """Another job bears its id now. Its own end is what accounting told, else it is gone for good."""
+        told = next(
+            (seen for seen in self.ended.get(held.key.id, ()) if seen.key.incarnation == held.key.incarnation), None
+        )
+        if not held.life.phase.live:
+            return
+        if told is not None and told.final:
+            facts = self._facts(held, Seen.ABSENT, told, "accounting")
+            read = read_sign(facts, self.now)
+        else:
+            said = Evidence("queue", f"{held.key.ref} is borne by a job submitted later")
+            read = SignRead(Sign.VANISHED, "its id is borne by another job now, and no end of it was found", (said,))
+        move = advance(held.key, held.life, read, self.now)
+        kept = replace(held, life=move.after, observation=told or held.observation, look_at=None)
+        self._note(kept, move)
+        self.out.retired.append(kept)
+
+    def _examine(
+        self,
+        held: Held,
+        seen: Seen,
+        observation: Observation,
+        source: str,
+        *,
+        new_attempt: bool = False,
+        unknown: bool = False,
+    ) -> None:
+        """Read its signs until they say nothing new, and keep what changed."""
+        facts = self._facts(held, seen, observation, source, new_attempt)
+        start = held
+        for _ in range(3):
+            read = read_sign(facts, self.now)
+            move = advance(held.key, held.life, read, self.now)
+            held = self._after(facts, move)
+            self._note(held, move, first=unknown)
+            unknown = False
+            if not move.moved or not held.life.phase.live:
+                break
+            facts = replace(facts, held=held, new_attempt=False, log=held.log)
+        held = self._flagged(facts, held)
+        if held != start or held.row is None:
+            self.out.changed[held.key.id] = held
+
+    def _facts(self, held: Held, seen: Seen, observation: Observation, source: str, new_attempt: bool = False) -> Facts:
+        limits = self.book.limits_of(held.bucket)
+        log = NO_LOG if new_attempt else held.log
+        stat = self.polled.logs.get(held.key.id)
+        if stat is not None and not new_attempt:
+            log = looked_at(log, stat, observation.started_at, self.now, limits.cadence_points)
+        child = self.children.get(held.key.id) or held.successor
+        return Facts(
+            held=held,
+            seen=seen,
+            limits=limits,
+            observation=observation,
+            new_attempt=new_attempt,
+            log=log,
+            successor=child,
+            successor_live=self._goes_on(child, observation.ended_at),
+            absences=held.life.absences + 1 if seen is Seen.ABSENT else 0,
+            evidence_source=source,
+        )
+
+    def _goes_on(self, child: str | None, after: datetime | None) -> bool:
+        """Whether the successor runs or waits, or ran after its parent's end."""
+        if child is None:
+            return False
+        seen = self.listed.get(child)
+        if seen is None:
+            known = self.memory.get(child)
+            told = self.ended.get(child)
+            seen = max(told, key=_order) if told else (known.observation if known else None)
+        if seen is None:
+            return False
+        if seen.state.live:
+            return seen.reason != "DependencyNeverSatisfied"
+        return seen.started_at is not None and after is not None and seen.started_at >= after - timedelta(seconds=60)
+
+    def _after(self, facts: Facts, move: Transition) -> Held:
+        seen, held = facts.observation, facts.held
+        details = seen.details or (NO_DETAILS if facts.new_attempt else held.details)
+        depends = _edges(seen) or held.depends_on
+        return replace(
+            held,
+            key=seen.key,
+            life=move.after,
+            observation=replace(seen, details=None) if seen.details else seen,
+            details=details,
+            log=facts.log,
+            depends_on=depends,
+            predecessor=next((edge.on for edge in depends if edge.kind in HANDING_ON), held.predecessor),
+            successor=facts.successor,
+            look_at=_look_at(move.after.phase, facts, self.now),
+            fingerprint=self.polled.lines.get(seen.key.id, held.fingerprint),
+        )
+
+    def _flagged(self, facts: Facts, held: Held) -> Held:
+        findings = self.examine(replace(facts, held=held), self.now)
+        standing = {flag.finding.identity: flag.since for flag in held.flags}
+        flags = tuple(Flag(finding, standing.get(finding.identity, self.now)) for finding in findings)
+        return held if flags == held.flags else replace(held, flags=flags)
+
+    def _note(self, held: Held, move: Transition, *, first: bool = False) -> None:
+        if first or move.moved or move.before.outcome is not move.after.outcome:
+            self.out.transitions.append(move)
+            self.out.attempts.append(
+                AttemptRecord(job=held.key, number=held.life.attempt, observation=held.observation)
+            )
+        mark = f"{held.key.cluster}/{held.key.id}/{held.key.incarnation}/{held.life.attempt}"
+        for effect, kind in ((Effect.WANT_NOTE, "note"), (Effect.WANT_DIAGNOSIS, "diagnose")):
+            if effect in move.effects:
+                payload = {"phase": move.after.phase.value, "outcome": move.after.outcome and move.after.outcome.value}
+                dedupe = f"{kind}/{mark}/{move.after.phase.value}/{move.after.outcome or ''}"
+                self.out.errands.append(ErrandWanted(kind, held.key, payload, dedupe))
+        if Effect.WANT_LOOK in move.effects:
+            self.out.look_soon.add(held.key.id)
+
+
+def step(memory: Memory, polled: Polled, book: Rulebook, bucket_of: BucketOf, examine: Examine, now: datetime) -> Steps:
+    """All that one good reading changes. A failed one changes no job, so there is no step for it (POLL-1)."""
+    return _Walk(memory, polled, book, bucket_of, examine, now).run()
+
+
+def remember(memory: Memory, steps: Steps, stored: Iterable[Held], keep_ended_after: datetime) -> dict[str, Held]:
+    """Memory after ``steps`` were stored: row numbers as given, long-ended jobs forgotten."""
+    after = {**memory, **steps.changed}
+    for held in stored:
+        if held.key.id in after and after[held.key.id].key == held.key:
+            after[held.key.id] = held
+    gone = [
+        job
+        for job, held in after.items()
+        if not held.life.phase.live and held.life.since < keep_ended_after and job not in steps.changed
+    ]
+    for job in gone:
+        del after[job]
+    return after
+
+
+def _edges(seen: Observation) -> tuple[Dependency, ...]:
+    return seen.depends_on or (seen.details.depends_on if seen.details else ())
+
+
+def _order(seen: Observation) -> tuple[int, float]:
+    moment = seen.submitted_at or seen.started_at or seen.ended_at
+    return (seen.attempt or 0, moment.timestamp() if moment else 0.0)
+
+
+def _look_at(phase: Phase, facts: Facts, now: datetime) -> datetime | None:
+    """The next moment at which time alone could change its sign or its flags; None when nothing of the kind lies ahead."""
+    if not phase.live:
+        return None
+    moments: list[datetime] = []
+    seen, log, limits = facts.observation, facts.log, facts.limits
+    if seen.state is JobState.TIMED_OUT and seen.ended_at:
+        moments.append(seen.ended_at + limits.timeout_slack)
+    if seen.state is JobState.PENDING and seen.submitted_at:
+        moments.append(seen.submitted_at + limits.pending_notice)
+    if log.progress_at:
+        moments.append(log.progress_at + silence_allowed(facts))
+    elif seen.started_at:
+        moments.append(seen.started_at + limits.bring_up_limit)
+    ahead = [moment for moment in moments if moment > now]
+    return min(ahead) if ahead else None
