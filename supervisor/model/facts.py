@@ -66,6 +66,8 @@ class Held:
     first_seen_at: datetime | None = None
     row: int | None = None
     """The store's own number for this job; None until it is stored."""
+    version: int = 0
+    """How often the store has written it. A writer that holds an older one is refused, so no step is lost or doubled."""
     fingerprint: object = None
     """Of the reading it was last listed in."""
     look_at: datetime | None = None
