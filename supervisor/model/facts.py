@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -48,6 +49,40 @@ NO_LOG = LogFacts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What the job's own output says of its work, by its dialects. Metric keys are the contract's (``status --json``)."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Latest values; NaN and infinities are values. A metric that was not emitted is absent, never 0 (BUCKET-3)."""
+    rate_per_s: float | None = None
+    """Steps per second over the trailing window (SFT-2)."""
+    eta_s: float | None = None
+    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Newest points of the metrics that a trend is drawn from, oldest first; bounded."""
+    flavor: str | None = None
+    """``agentic``, ``standard`` … where the output tells it."""
+
+
+NO_RUN = RunFacts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """What newly read log text says of one job: handed to the step beside the log's size and time."""
+
+    run: RunFacts
+    step: int | None = None
+    total: int | None = None
+    progress_at: datetime | None = None
+    """When the newest step was printed or, without a clock in the log, read."""
+    gaps: tuple[float, ...] = ()
+    """Seconds between new steps, oldest first."""
+    speaks_steps: bool = False
+    findings: tuple[Finding, ...] = ()
+    """What the text itself gives rise to; they stand until the next text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """What is remembered of one job from tick to tick: the state of record, one row of the store."""
 
@@ -58,6 +93,7 @@ class Held:
     """Latest of the current attempt, listed or ended."""
     details: Details = NO_DETAILS
     log: LogFacts = NO_LOG
+    run: RunFacts = NO_RUN
     flags: tuple[Flag, ...] = ()
     depends_on: tuple[Dependency, ...] = ()
     """As when last visible: schedulers forget a dependency once it is satisfied (CHAIN-1)."""
@@ -94,6 +130,8 @@ class Facts:
     new_attempt: bool = False
     """The observation is of a later attempt of the same job than the one held."""
     log: LogFacts = NO_LOG
+    run: RunFacts = NO_RUN
+    followed: Followed | None = None
     successor: str | None = None
     """Id of the job that depends on this one, seen now or remembered."""
     successor_live: bool = False

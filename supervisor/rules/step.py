@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from supervisor.model.facts import NO_LOG, Facts, Held, Seen
+from supervisor.model.facts import NO_LOG, Facts, Followed, Held, Seen
 from supervisor.model.findings import Finding, Flag
 from supervisor.model.job import NO_DETAILS, Dependency, JobState, Observation
 from supervisor.model.lifecycle import Effect, Evidence, Phase, Sign, SignRead, Transition
@@ -18,7 +18,7 @@ from supervisor.model.polling import Polled, Watch
 from supervisor.model.records import AttemptRecord, ErrandWanted
 from supervisor.model.rulebook import Rulebook
 from supervisor.rules.lifecycle import advance, born
-from supervisor.rules.output import looked_at
+from supervisor.rules.output import looked_at, stepped
 from supervisor.rules.signs import read_sign, silence_allowed
 
 Memory = Mapping[str, Held]
@@ -64,9 +64,17 @@ class _Walk:
     """One pass over one reading; mutable while it goes, and thrown away after."""
 
     def __init__(
-        self, memory: Memory, polled: Polled, book: Rulebook, bucket_of: BucketOf, examine: Examine, now: datetime
+        self,
+        memory: Memory,
+        polled: Polled,
+        followed: Mapping[str, Followed],
+        book: Rulebook,
+        bucket_of: BucketOf,
+        examine: Examine,
+        now: datetime,
     ) -> None:
-        self.memory, self.polled, self.book, self.now = memory, polled, book, now
+        self.memory, self.polled, self.followed = memory, polled, followed
+        self.book, self.now = book, now
         self.bucket_of, self.examine = bucket_of, examine
         self.out = Steps()
         self.listed = {seen.key.id: seen for seen in polled.changed}
@@ -96,7 +104,7 @@ class _Walk:
     def run(self) -> Steps:
         for seen in self.polled.changed:
             self._listed(seen)
-        lines, logs, now = self.polled.lines, self.polled.logs, self.now
+        lines, logs, now, followed = self.polled.lines, self.polled.logs, self.now, self.followed
         listed = self.listed
         for job, held in self.memory.items():
             if job in listed:
@@ -104,7 +112,8 @@ class _Walk:
             if job in lines:
                 stat = logs.get(job) if logs else None
                 due = held.look_at is not None and held.look_at <= now
-                if due or held.life.absences or (stat is not None and stat != held.log.stat):
+                told = followed and job in followed
+                if due or told or held.life.absences or (stat is not None and stat != held.log.stat):
                     self._examine(held, Seen.LISTED, held.observation, "queue")
             elif held.life.phase.live:
                 self._gone(held)
@@ -276,8 +285,11 @@ class _Walk:
         limits = self.book.limits_of(held.bucket)
         log = NO_LOG if new_attempt else held.log
         stat = self.polled.logs.get(held.key.id)
+        told = None if new_attempt else self.followed.get(held.key.id)
         if stat is not None and not new_attempt:
             log = looked_at(log, stat, observation.started_at, self.now, limits.cadence_points)
+        if told is not None and told.step is not None and told.progress_at is not None:
+            log = stepped(log, told.step, told.total, told.progress_at, told.gaps, limits.cadence_points)
         child = self.children.get(held.key.id) or held.successor
         return Facts(
             held=held,
@@ -286,6 +298,8 @@ class _Walk:
             observation=observation,
             new_attempt=new_attempt,
             log=log,
+            run=told.run if told is not None else held.run,
+            followed=told,
             successor=child,
             successor_live=self._goes_on(child, observation.ended_at),
             absences=held.life.absences + 1 if seen is Seen.ABSENT else 0,
@@ -318,6 +332,7 @@ class _Walk:
             observation=replace(seen, details=None) if seen.details else seen,
             details=details,
             log=facts.log,
+            run=facts.run,
             depends_on=depends,
             predecessor=next((edge.on for edge in depends if edge.kind in HANDING_ON), held.predecessor),
             successor=facts.successor,
@@ -338,18 +353,29 @@ class _Walk:
                 AttemptRecord(job=held.key, number=held.life.attempt, observation=held.observation)
             )
         mark = f"{held.key.cluster}/{held.key.id}/{held.key.incarnation}/{held.life.attempt}"
-        for effect, kind in ((Effect.WANT_NOTE, "note"), (Effect.WANT_DIAGNOSIS, "diagnose")):
-            if effect in move.effects:
-                payload = {"phase": move.after.phase.value, "outcome": move.after.outcome and move.after.outcome.value}
-                dedupe = f"{kind}/{mark}/{move.after.phase.value}/{move.after.outcome or ''}"
-                self.out.errands.append(ErrandWanted(kind, held.key, payload, dedupe))
+        if Effect.WANT_DIAGNOSIS in move.effects:
+            outcome = move.after.outcome.value if move.after.outcome else None
+            payload = {"phase": move.after.phase.value, "outcome": outcome, "note": Effect.WANT_NOTE in move.effects}
+            dedupe = f"autopsy/{mark}/{move.after.phase.value}/{outcome or move.at.isoformat()}"
+            self.out.errands.append(ErrandWanted("autopsy", held.key, payload, dedupe))
         if Effect.WANT_LOOK in move.effects:
             self.out.look_soon.add(held.key.id)
 
 
-def step(memory: Memory, polled: Polled, book: Rulebook, bucket_of: BucketOf, examine: Examine, now: datetime) -> Steps:
-    """All that one good reading changes. A failed one changes no job, so there is no step for it (POLL-1)."""
-    return _Walk(memory, polled, book, bucket_of, examine, now).run()
+def step(
+    memory: Memory,
+    polled: Polled,
+    book: Rulebook,
+    bucket_of: BucketOf,
+    examine: Examine,
+    now: datetime,
+    followed: Mapping[str, Followed] | None = None,
+) -> Steps:
+    """All that one good reading changes. A failed one changes no job, so there is no step for it (POLL-1).
+
+    ``followed``: what newly read log text says, by job id.
+    """
+    return _Walk(memory, polled, followed or {}, book, bucket_of, examine, now).run()
 
 
 def remember(memory: Memory, steps: Steps, stored: Iterable[Held], keep_ended_after: datetime) -> dict[str, Held]:
