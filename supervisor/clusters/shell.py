@@ -11,6 +11,9 @@ import shlex
 from dataclasses import dataclass
 from typing import Protocol
 
+STDERR_LIMIT = 64 * 2**10
+"""Bytes of standard error kept of one run."""
+
 
 def quoted(value: str) -> str:
     """One shell word that means exactly ``value``. Every value that reaches a remote shell passes here.
@@ -22,6 +25,15 @@ def quoted(value: str) -> str:
     return shlex.quote(value)
 
 
+def whole(script: str) -> bytes:
+    """``script`` as it goes down the line: run only if it arrived to its last byte, and with nothing on its standard input.
+
+    A shell runs what it reads as it comes. Cut off in the middle, ``kill -TERM -- -1234`` would be ``kill -TERM -- -1``;
+    inside braces a script without its end is a syntax error. And no command in it can eat the rest of the script.
+    """
+    return f"{{\n{script}\n}} </dev/null\n".encode("utf-8", "surrogateescape")
+
+
 @dataclass(frozen=True, slots=True)
 class Ran:
     """How a script ended. Only ``exit_status == 0`` is success; None means the connection dropped first."""
@@ -30,7 +42,9 @@ class Ran:
     stdout: bytes
     stderr: bytes
     truncated: bool = False
-    """More came than the limit allowed; the rest was thrown away."""
+    """More came on standard output than the limit allowed: the rest was thrown away and the script was ended.
+
+    Then ``exit_status`` is None. Standard error is kept up to ``STDERR_LIMIT`` and what follows is dropped silently."""
 
 
 class Shell(Protocol):
