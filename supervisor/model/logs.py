@@ -46,6 +46,10 @@ class LogWanted:
     offset: int
     limit: int
     tail: bool = True
+    bookmark: str | None = None
+    """The one that came with the piece before this offset, handed back as it was; None where there was none.
+
+    Where logs are streams without byte offsets (pods), it is what makes the next piece begin exactly where the last ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class LogText:
     data: bytes
     size: int
     lines_skipped: int | None = 0
+    bookmark: str | None = None
+    """Opaque; to be kept beside the offset that follows this piece, and handed back. None where offsets suffice."""
 
 
 @dataclass(frozen=True, slots=True)

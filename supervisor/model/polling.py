@@ -22,6 +22,8 @@ class Watch:
     """Attempts whose details are known already."""
     logs: Mapping[str, str] = field(default_factory=dict)
     """Log path of each running job whose path is known, by job id."""
+    bookmarks: Mapping[str, str] = field(default_factory=dict)
+    """Latest bookmark of each such log, by job id, where the backend gave one (``LogText.bookmark``)."""
     ended_since: datetime | None = None
     """End of the last good look at accounting; None on the first (POLL-7)."""
 
