@@ -1,0 +1,138 @@
+"""Reading the logs that grew, and keeping their text: bounded per job and tick, each piece exactly once (FIND-3 to FIND-5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+
+import structlog
+
+from supervisor.app.fleet import Station
+from supervisor.app.kept import KeptLogs
+from supervisor.app.settings import LogsSection
+from supervisor.app.writing import Writer
+from supervisor.model.errors import ClusterError
+from supervisor.model.facts import Followed, Held
+from supervisor.model.logs import LogRead, LogStat, LogText, LogUnread, LogWanted
+from supervisor.model.polling import Polled
+from supervisor.model.records import LogCursor
+from supervisor.rules.reading import Plan, share
+
+log = structlog.get_logger("supervisor.follow")
+
+
+class Follower:
+    """Follows the logs of all clusters. Its memory is the store's cursors."""
+
+    def __init__(self, writer: Writer, kept: KeptLogs, limits: LogsSection) -> None:
+        self.writer, self.kept, self.limits = writer, kept, limits
+
+    async def follow(self, station: Station, reading: Polled, now: datetime) -> Mapping[str, Followed]:
+        """Fetch what is new in the logs of this reading; what the text says, by job id.
+
+        A log that cannot be fetched changes nothing and is said; a full disk is a problem of ours, not of the job's.
+        """
+        stats, cursors = self._grown(station, reading), {}
+        if not stats:
+            return {}
+        rows = {job: row for job in stats if (held := station.memory.get(job)) and (row := held.row) is not None}
+        cursors = await self.writer.call(lambda store: store.log_cursors_of(set(rows.values())))
+        known = {job: cursors.get((rows[job], stat.path)) for job, stat in stats.items() if job in rows}
+        plans = share(
+            {job: stats[job] for job in known}, known, self.limits.bytes_per_job, self.limits.bytes_per_tick
+        )
+        return await self._fetch(station, plans, stats, rows, known, now)
+
+    def _grown(self, station: Station, reading: Polled) -> dict[str, LogStat]:
+        """Logs of jobs that are stored already, whose size differs from what was last seen of them."""
+        found = {}
+        for job, stat in reading.logs.items():
+            held = station.memory.get(job)
+            if held is not None and held.row is not None and stat != held.log.stat:
+                found[job] = stat
+        return found
+
+    async def _fetch(
+        self,
+        station: Station,
+        plans: list[Plan],
+        stats: Mapping[str, LogStat],
+        rows: Mapping[str, int],
+        known: Mapping[str, LogCursor | None],
+        now: datetime,
+    ) -> dict[str, Followed]:
+        if not plans or station.cluster is None:
+            return {}
+        answers = await read_logs(station, [each.wanted for each in plans], now)
+        followed: dict[str, Followed] = {}
+        cursors = []
+        for each in plans:
+            job, path = each.wanted.job_id, each.wanted.path
+            answer = answers.get((job, path), LogUnread(path, "no answer"))
+            if isinstance(answer, LogUnread):
+                log.warning("log.unread", job=f"{station.name}/{job}", path=path, reason=answer.reason)
+                continue
+            cursor = await self.keep(rows[job], stats[job], known[job], answer, afresh=each.afresh)
+            if cursor is not None:
+                cursors.append(cursor)
+        if cursors:
+            await self.writer.call(lambda store: store.put_log_cursors(cursors))
+        return followed
+
+    async def keep(
+        self, row: int, stat: LogStat, cursor: LogCursor | None, piece: LogText, *, afresh: bool
+    ) -> LogCursor | None:
+        """Keep one piece; None where the disk refuses, which is said and costs nothing but the text."""
+        try:
+            return await asyncio.to_thread(self.kept.add, row, stat, cursor, piece, afresh=afresh)
+        except OSError as error:
+            log.error("log.not_kept", path=stat.path, reason=str(error))
+            return None
+
+    async def last_words(self, station: Station, held: Held, now: datetime) -> tuple[list[LogCursor], list[LogUnread]]:
+        """Fetch what is left of an ended (or suspect) job's logs, standard error too; all cursors of the job after that."""
+        row = held.row
+        if row is None:
+            return [], []
+        cursors = {each.path: each for each in await self.writer.call(lambda store: store.log_cursors(row))}
+        unread: list[LogUnread] = []
+        paths = [path for path in (held.details.log_path, held.details.err_path) if path]
+        if station.cluster is None or not paths:
+            return list(cursors.values()), unread
+        wanted = [self._rest(held.key.id, path, cursors.get(path)) for path in paths]
+        answers = await read_logs(station, wanted, now)
+        for each in wanted:
+            answer = answers.get((each.job_id, each.path), LogUnread(each.path, "no answer"))
+            if isinstance(answer, LogUnread):
+                unread.append(answer)
+            elif answer.data or each.path not in cursors:
+                stat = held.log.stat if held.log.stat and held.log.stat.path == each.path else _stat_of(answer)
+                kept = await self.keep(row, stat, cursors.get(each.path), answer, afresh=False)
+                if kept is not None:
+                    cursors[each.path] = kept
+        found = list(cursors.values())
+        await self.writer.call(lambda store: store.put_log_cursors(found))
+        return found, unread
+
+    def _rest(self, job: str, path: str, cursor: LogCursor | None) -> LogWanted:
+        return LogWanted(job, path, cursor.offset if cursor else 0, self.limits.kept_bytes_per_job // 2)
+
+
+async def read_logs(station: Station, wanted: list[LogWanted], now: datetime) -> Mapping[tuple[str, str], LogRead]:
+    """The backend's answers; a backend that fails whole leaves each log unread with its reason (FIND-4)."""
+    if station.cluster is None:
+        return {(each.job_id, each.path): LogUnread(each.path, "cluster not set up") for each in wanted}
+    try:
+        return await asyncio.wait_for(station.cluster.read_logs(wanted, now), timeout=station.section.deadline_s)
+    except TimeoutError:
+        reason = f"no answer within {station.section.deadline_s:g} s"
+    except ClusterError as error:
+        reason = error.text
+    return {(each.job_id, each.path): LogUnread(each.path, reason) for each in wanted}
+
+
+def _stat_of(piece: LogText) -> LogStat:
+    from supervisor.model.logs import LogState
+
+    return LogStat(piece.path, LogState.READ, size=piece.size)

@@ -1,0 +1,352 @@
+"""The config, checked once with the file and key in the message; after that it is trusted.
+
+Every setting stands in ``config.example.toml`` with its unit and default; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from supervisor.app.config_path import database_url, find, read_toml, resolved, secret_from
+from supervisor.app.kinds import KINDS
+from supervisor.buckets import BY_NAME
+from supervisor.model.errors import UsageError
+from supervisor.model.rulebook import Limits, Rulebook
+
+
+class Section(BaseModel):
+    """A table of the config: frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ClusterSection(Section):
+    """What every kind of cluster has. Its own settings stand beside these in the same table."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
+    """Unique; part of every job's name."""
+    kind: str
+    skip_until: date | None = None
+    """Not polled before this day, UTC; named as skipped in each report (POLL-9)."""
+    skip_reason: str = ""
+    no_kill: bool = False
+    """Nothing of this cluster is ever proposed for a kill (KILL-5)."""
+    deadline_s: float = Field(default=120, gt=0, le=3600)
+    """Longest that one poll of it may take, seconds (POLL-6)."""
+    of_kind: SerializeAsAny[BaseModel]
+    """Settings of its kind."""
+
+
+class BucketSection(Section):
+    prefixes: tuple[str, ...] = Field(min_length=1)
+    """Job names that begin so belong to this bucket, instead of the built-in prefixes (BUCKET-1)."""
+
+
+class DaemonSection(Section):
+    jitter_s: float = Field(default=5, ge=0, le=300)
+    """Random delay of each tick, at most, seconds, so that many daemons do not ask at the same moment."""
+    budget_s: float = Field(default=300, gt=0)
+    """Longest that a tick waits for its clusters, seconds; at most the interval."""
+    drain_s: float = Field(default=30, gt=0)
+    """How long a tick may go on after SIGTERM, seconds."""
+    lease_s: float = Field(default=120, ge=10)
+    """How long a cluster stays with a daemon that gives no sign, seconds (several daemons on one database)."""
+    ping_url: str = ""
+    """Asked by GET after each good tick: a dead-man's switch elsewhere (LIVE-8). Empty: none."""
+    ping_url_file: Path | None = None
+    """File that holds ``ping_url``, where it is a secret."""
+
+
+class LoggingSection(Section):
+    format: Literal["auto", "console", "json"] = "auto"
+    """``auto``: console on a terminal, JSON elsewhere."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class LogsSection(Section):
+    bytes_per_job: int = Field(default=4 * 2**20, ge=4096)
+    """Most that is read of one log in one tick, bytes (FIND-3)."""
+    bytes_per_tick: int = Field(default=64 * 2**20, ge=2**16)
+    """Most that is read of one cluster's logs in one tick, bytes."""
+    kept_bytes_per_job: int = Field(default=32 * 2**20, ge=2**16)
+    """Most that is kept of one log under the state folder, bytes; the oldest goes first."""
+    keep_days: float = Field(default=14, gt=0)
+    """How long the kept text of an ended job stays, days."""
+
+
+class RetentionSection(Section):
+    measurements_days: float = Field(default=30, gt=1)
+    """How long measurements and polls are kept, days. Decisions are kept for ever."""
+    reports_days: float = Field(default=90, gt=1)
+    """How long the reports of past ticks are kept, days."""
+
+
+class SignaturesSection(Section):
+    packs: tuple[Path, ...] = ()
+    """Signature packs of your own, TOML files."""
+    off: tuple[str, ...] = ()
+    """Codes of signatures to leave out."""
+
+
+class ReportsSection(Section):
+    ended_hours: float = Field(default=24, gt=0)
+    """How long an ended job stays in ``status`` without ``--all``, hours."""
+    remind_hours: float = Field(default=24, gt=0)
+    """After how long a standing alert is said again in the sweep's record, hours (SAY-5)."""
+
+
+class Settings(BaseSettings):
+    """The whole config."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="SUPERVISOR__", env_nested_delimiter="__", case_sensitive=False
+    )
+
+    state_dir: Path = Path("state")
+    """Database, cached logs, launch records, locks."""
+    agent_logs: Path = Path("agent_logs")
+    """Dated records (SAY-3)."""
+    interval_s: float = Field(default=900, ge=5, le=86400)
+    """Time between ticks, seconds."""
+    database_url: str = ""
+    """``sqlite:///PATH`` or ``postgresql+psycopg://…``; default: ``supervisor.db`` in the state folder."""
+    database_url_file: Path | None = None
+    """File that holds ``database_url``, where it is a secret."""
+    cluster: tuple[ClusterSection, ...] = ()
+    buckets: dict[str, BucketSection] = Field(default_factory=dict)
+    limits: dict[str, Any] = Field(default_factory=dict)
+    daemon: DaemonSection = DaemonSection()
+    logging: LoggingSection = LoggingSection()
+    logs: LogsSection = LogsSection()
+    retention: RetentionSection = RetentionSection()
+    reports: ReportsSection = ReportsSection()
+    signatures: SignaturesSection = SignaturesSection()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment overrides the file, which comes in as the constructor's arguments."""
+        return env_settings, init_settings
+
+    @field_validator("cluster", mode="before")
+    @classmethod
+    def _split_by_kind(cls, value: Any) -> Any:
+        """Each table holds the common keys and those of its kind."""
+        if not isinstance(value, (list, tuple)):
+            return value
+        return [_split(table) if isinstance(table, dict) else table for table in value]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        names = [cluster.name for cluster in self.cluster]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two clusters are named {name!r}; names must be unique")
+        for bucket in self.buckets:
+            if bucket not in BY_NAME:
+                raise ValueError(f"buckets.{bucket}: no such bucket{nearest(bucket, BY_NAME)}")
+        limits_in_force(self.limits)
+        return self
+
+
+def _split(table: dict[str, Any]) -> dict[str, Any]:
+    common = ClusterSection.model_fields
+    kind = table.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
+    mine = {key: value for key, value in table.items() if key in common and key != "of_kind"}
+    rest = {key: value for key, value in table.items() if key not in common}
+    model = KINDS[kind].settings()
+    fields = model.model_fields
+    if "kind" in fields:
+        rest["kind"] = kind
+    try:
+        mine["of_kind"] = model(**rest)
+    except ValidationError as error:
+        raise ValueError("; ".join(_sentences(error, model))) from None
+    return mine
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def limits_table() -> Mapping[str, Mapping[str, Any]]:
+    """``data/limits.toml``: each threshold with default, unit, rule and reason."""
+    return tomllib.loads(resources.files("supervisor.data").joinpath("limits.toml").read_text(encoding="utf-8"))
+
+
+def limits_in_force(given: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Thresholds by bucket ("" for all): the defaults, their bucket defaults, and what the config sets.
+
+    Raises ValueError naming the key and the nearest known one.
+    """
+    table = limits_table()
+    every = {name: float(entry["default"]) for name, entry in table.items()}
+    own: dict[str, dict[str, float]] = {bucket: {} for bucket in BY_NAME}
+    for name, entry in table.items():
+        for bucket, value in entry.get("bucket", {}).items():
+            own[bucket][name] = float(value)
+    per_bucket = {bucket: value for bucket, value in given.items() if isinstance(value, dict)}
+    common = {name: _number(name, value) for name, value in given.items() if not isinstance(value, dict)}
+    for name in common:
+        if name not in table:
+            raise ValueError(f"limits.{name}: no such limit{nearest(name, [*table, *BY_NAME])}")
+    every |= common
+    for bucket, values in per_bucket.items():
+        if bucket not in BY_NAME:
+            raise ValueError(f"limits.{bucket}: no such bucket{nearest(bucket, [*BY_NAME, *table])}")
+        for name, value in values.items():
+            if name not in table:
+                raise ValueError(f"limits.{bucket}.{name}: no such limit{nearest(name, table)}")
+            own[bucket][name] = _number(f"{bucket}.{name}", value)
+    # A limit that the config sets for all outweighs a built-in one of a bucket, but not one that the config sets for it.
+    return {
+        "": every,
+        **{b: every | {n: v for n, v in own[b].items() if n not in common or n in per_bucket.get(b, {})} for b in BY_NAME},
+    }
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            value = None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
+        raise ValueError(f"limits.{name}: must be a number above 0")
+    return float(value)
+
+
+def rulebook(settings: Settings) -> Rulebook:
+    """What the pure rules are handed."""
+    force = limits_in_force(settings.limits)
+    prefixes = {name: section.prefixes for name, section in settings.buckets.items()}
+    per_bucket = {bucket: _limits(values) for bucket, values in force.items() if bucket}
+    return Rulebook(limits=_limits(force[""]), per_bucket=per_bucket, prefixes=prefixes)
+
+
+def _limits(values: Mapping[str, float]) -> Limits:
+    return Limits(
+        silence_floor=timedelta(seconds=values["silence_floor_s"]),
+        silence_multiple=values["silence_multiple"],
+        bring_up_limit=timedelta(seconds=values["bring_up_limit_s"]),
+        pending_notice=timedelta(seconds=values["pending_notice_s"]),
+        absences_to_call_gone=int(values["absences_to_call_gone"]),
+        suspect_look=timedelta(seconds=values["suspect_look_s"]),
+        cadence_points=int(values["cadence_points"]),
+        timeout_slack=timedelta(seconds=values["timeout_slack_s"]),
+    )
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+def load(given: str | None) -> tuple[Settings, Path]:
+    """The checked config and its file. Raises UsageError: file, key, what is wrong, what is allowed."""
+    path = find(given)
+    return parse(read_toml(path), path), path
+
+
+def parse(document: dict[str, Any], path: Path) -> Settings:
+    """``document`` checked, with every path made absolute from the config file's folder."""
+    unknown = [name for name in os.environ if name.upper().startswith("SUPERVISOR__")]
+    fields = Settings.model_fields
+    for name in unknown:
+        key = name[len("SUPERVISOR__") :].split("__")[0].lower()
+        if key not in fields:
+            raise UsageError(f"environment: {name}: no such setting{nearest(key, fields)}")
+    try:
+        settings = Settings(**document)
+    except ValidationError as error:
+        raise UsageError(f"{path}: " + "; ".join(_sentences(error, Settings))) from None
+    base = path.parent
+    settings = _absolute(settings, base)
+    url = settings.database_url
+    if not url and settings.database_url_file is not None:
+        url = secret_from(settings.database_url_file, "database_url_file")
+    if url and not url.startswith(("sqlite:///", "postgresql+psycopg://")):
+        raise UsageError(f"{path}: database_url: must begin with sqlite:/// or postgresql+psycopg://")
+    daemon = settings.daemon
+    if not daemon.ping_url and daemon.ping_url_file is not None:
+        daemon = daemon.model_copy(update={"ping_url": secret_from(daemon.ping_url_file, "daemon.ping_url_file")})
+    return settings.model_copy(update={"database_url": database_url(base, settings.state_dir, url), "daemon": daemon})
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _absolute(model: M, base: Path) -> M:
+    """``model`` with every path in it made absolute from ``base``; ``~`` is the user's home."""
+    changes = {name: _placed(getattr(model, name), base) for name in type(model).model_fields}
+    return model.model_copy(update=changes)
+
+
+def _placed(value: Any, base: Path) -> Any:
+    if isinstance(value, Path):
+        return resolved(base, value)
+    if isinstance(value, BaseModel):
+        return _absolute(value, base)
+    if isinstance(value, tuple):
+        return tuple(_placed(item, base) for item in value)
+    if isinstance(value, dict):
+        return {key: _placed(item, base) for key, item in value.items()}
+    return value
+
+
+def _sentences(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """One sentence for each fault: key, what is wrong, the nearest known key. Values are not repeated: one may be a secret."""
+    found = []
+    for fault in error.errors(include_url=False, include_context=False, include_input=False):
+        where = ".".join(str(part) for part in fault["loc"])
+        text = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            known = _fields_at(model, fault["loc"][:-1])
+            text = f"unknown key{nearest(str(fault['loc'][-1]), known)}"
+        elif fault["type"] == "missing":
+            text = "is missing"
+        found.append(f"{where}: {text}" if where else text)
+    return found
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    current: Any = model
+    for part in loc:
+        fields = getattr(current, "model_fields", None)
+        if fields is not None and part in fields:
+            current = _model_in(fields[part].annotation)
+    return list(getattr(current, "model_fields", ()))
+
+
+def _model_in(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in get_args(annotation):
+        found = _model_in(part)
+        if found is not None:
+            return found
+    return None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` where something is near, else what is allowed."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; allowed: {', '.join(sorted(names))}" if names else ""

@@ -1,0 +1,197 @@
+"""One tick: every cluster at the same time, each under its own deadline; each stored in one transaction of its own (POLL-6).
+
+The order within a cluster is fixed: all network I/O first, then the pure step, then one transaction, then memory. A crash
+anywhere is healed by looking again: nothing is remembered that was not stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from supervisor.app.fleet import REMEMBERED, Station, skipped_status, status_after
+from supervisor.app.follow import Follower
+from supervisor.app.rooms import Rooms
+from supervisor.app.writing import Writer
+from supervisor.model.errors import ClusterError, StoreError
+from supervisor.model.facts import Followed
+from supervisor.model.lifecycle import Transition
+from supervisor.model.polling import Polled, Reading, Unreached
+from supervisor.model.records import PollRecord
+from supervisor.rules.step import Steps, remember, step, watch_of
+
+log = structlog.get_logger("supervisor.sweep")
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(slots=True)
+class Swept:
+    """What one tick did with one cluster."""
+
+    name: str
+    state: str
+    """``ok``, ``unknown``, ``skipped``, ``elsewhere`` (another daemon holds it), ``unstored``"""
+    reason: str | None = None
+    jobs: int = 0
+    changed: int = 0
+    moves: tuple[Transition, ...] = ()
+    took_s: float = 0.0
+
+
+@dataclass(slots=True)
+class TickDone:
+    """One tick, for its canonical log line and its report."""
+
+    number: int
+    started_at: datetime
+    finished_at: datetime
+    clusters: list[Swept] = field(default_factory=list)
+    trouble: str | None = None
+
+    @property
+    def took_s(self) -> float:
+        return round((self.finished_at - self.started_at).total_seconds(), 3)
+
+    @property
+    def all_read(self) -> bool:
+        """Whether each cluster that is ours and not skipped gave a reading that was stored."""
+        return self.trouble is None and all(each.state in ("ok", "skipped", "elsewhere") for each in self.clusters)
+
+
+class Sweeper:
+    """Polls stations and stores what follows. One at a time per station: a tick and a narrower look never overlap."""
+
+    def __init__(self, writer: Writer, rooms: Rooms, follower: Follower, clock: Clock, owner: str, lease_s: float) -> None:
+        self.writer, self.rooms, self.follower, self.clock = writer, rooms, follower, clock
+        self.owner, self.lease_s = owner, lease_s
+        self._busy: dict[str, asyncio.Lock] = {}
+
+    async def tick(self, stations: list[Station], budget_s: float) -> TickDone:
+        """All clusters at the same time. Raises StoreError if the tick itself cannot be written down."""
+        started = self.clock()
+        number = await self.writer.call(lambda store: store.begin_tick(started, self.owner))
+        work = {asyncio.ensure_future(self._guarded(station, number)): station for station in stations}
+        done, late = await asyncio.wait(work, timeout=budget_s) if work else (set(), set())
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=5)
+        swept = [task.result() if task in done else self._late(work[task], budget_s) for task in work]
+        return TickDone(number, started, self.clock(), swept)
+
+    def _late(self, station: Station, budget_s: float) -> Swept:
+        return Swept(station.name, "unknown", f"the tick's budget of {budget_s:g} s was spent before it answered")
+
+    async def _guarded(self, station: Station, tick: int) -> Swept:
+        """One cluster's faults stay its own: nothing here may end the tick for the others."""
+        lock = self._busy.setdefault(station.name, asyncio.Lock())
+        async with lock:
+            try:
+                return await self.visit(station, tick)
+            except StoreError as error:
+                station.forget()
+                log.error("cluster.unstored", cluster=station.name, reason=str(error))
+                return Swept(station.name, "unstored", str(error))
+
+    async def visit(self, station: Station, tick: int) -> Swept:
+        """Poll, step, store, remember. Raises StoreError; then nothing of this visit counts."""
+        began = self.clock()
+        if station.skipped(began):
+            station.status = skipped_status(station, began)
+            status = station.status
+            await self.writer.call(lambda store: store.put_status(status))
+            return Swept(station.name, "skipped", status.reason)
+        until = began + timedelta(seconds=self.lease_s + station.section.deadline_s)
+        if not await self.writer.call(lambda store: store.take_cluster(station.name, self.owner, began, until)):
+            station.forget()
+            return Swept(station.name, "elsewhere", "another daemon holds it")
+        if not station.loaded:
+            await self._load(station, began)
+        ended_since = station.status.ended_since if station.status else None
+        reading = await self._read(station, ended_since, began)
+        followed: Mapping[str, Followed] = {}
+        if isinstance(reading, Polled) and station.cluster is not None:
+            followed = await self.follower.follow(station, reading, self.clock())
+        return await self._store(station, reading, followed, tick, began)
+
+    async def _load(self, station: Station, now: datetime) -> None:
+        held = await self.writer.call(lambda store: store.held(station.name, ended_after=now - REMEMBERED))
+        station.status = await self.writer.call(lambda store: store.cluster_status(station.name))
+        station.memory = {}
+        for each in sorted(held, key=lambda job: (job.life.phase.live, job.row or 0)):
+            station.memory[each.key.id] = each
+        station.lines = {}
+        station.loaded = True
+
+    async def _read(self, station: Station, ended_since: datetime | None, now: datetime) -> Reading:
+        """A reading, whatever happens: what a backend raises is a reason, never a crash and never silence."""
+        if station.cluster is None:
+            return Unreached(cluster=station.name, at=now, reason=station.broken or "it could not be set up")
+        watch = watch_of(station.memory, station.lines, ended_since)
+        limit = station.section.deadline_s
+        try:
+            return await asyncio.wait_for(station.cluster.poll(watch, now), timeout=limit)
+        except TimeoutError:
+            return Unreached(cluster=station.name, at=self.clock(), reason=f"no answer within its deadline of {limit:g} s")
+        except ClusterError as error:
+            return Unreached(cluster=station.name, at=self.clock(), reason=error.text, hint=error.hint)
+        except Exception as error:  # a fault of ours must not pass for "no jobs", nor end the other clusters' tick
+            log.exception("cluster.poll_broke", cluster=station.name)
+            return Unreached(cluster=station.name, at=self.clock(), reason=f"fault in the supervisor itself: {error!r}")
+
+    async def _store(
+        self, station: Station, reading: Reading, followed: Mapping[str, Followed], tick: int, began: datetime
+    ) -> Swept:
+        now = self.clock()
+        if isinstance(reading, Unreached):
+            status = status_after(station, reading, now, 0)
+            await self.writer.call(
+                lambda store: store.record(PollRecord(tick=tick, status=status, at=now, good=False, listed=0))
+            )
+            station.status = status
+            return self._swept(station, "unknown", reading.reason, began)
+        steps = step(station.memory, reading, self.rooms.book, self.rooms.bucket_of, self.rooms.examine, now, followed)
+        memory = remember(station.memory, steps, (), now - REMEMBERED)
+        live = sum(1 for held in memory.values() if held.life.phase.live)
+        status = status_after(station, reading, now, live)
+        record = PollRecord(
+            tick=tick,
+            status=status,
+            changed=[*steps.retired, *steps.changed.values()],
+            transitions=steps.transitions,
+            attempts=steps.attempts,
+            errands=steps.errands,
+            listed=len(reading.lines),
+            at=now,
+        )
+        stored = await self.writer.call(lambda store: store.record(record))
+        station.memory = remember(station.memory, steps, stored, now - REMEMBERED)
+        station.lines, station.status = reading.lines, status
+        station.look_soon |= steps.look_soon
+        self._say(steps)
+        swept = self._swept(station, "ok", status.reason, began)
+        swept.jobs, swept.changed, swept.moves = len(reading.lines), len(steps.changed), tuple(steps.transitions)
+        return swept
+
+    def _swept(self, station: Station, state: str, reason: str | None, began: datetime) -> Swept:
+        took = round((self.clock() - began).total_seconds(), 3)
+        say = log.info if state == "ok" else log.warning
+        say("cluster.polled", cluster=station.name, state=state, reason=reason, took_s=took)
+        return Swept(station.name, state, reason, took_s=took)
+
+    def _say(self, steps: Steps) -> None:
+        for move in steps.transitions:
+            if move.moved:
+                log.info(
+                    "job.moved",
+                    job=str(move.job.ref),
+                    before=move.before.phase.value,
+                    after=move.after.phase.value,
+                    sign=move.read.sign.value,
+                    reason=move.read.reason,
+                )

@@ -1,0 +1,67 @@
+"""Text that can do nothing to a terminal, and fits. Light: the status path loads this and no library until it must."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+_CONTROLS = {code: "\\x%02x" % code for code in (*range(32), 127, *range(0x80, 0xA0))}
+_CONTROLS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+_CONTROLS |= dict.fromkeys((0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF), "\u00b7")
+
+
+def plain(text: str) -> str:
+    """``text`` with control characters, escape codes and direction marks made visible instead of effective."""
+    if text.isascii() and text.isprintable():
+        return text
+    return text.translate(_CONTROLS)
+
+
+def width(text: str) -> int:
+    """Columns that ``text`` takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth
+
+    columns = wcswidth(text)
+    return columns if columns >= 0 else len(text)
+
+
+def fitted(text: str, columns: int) -> str:
+    """``text`` in exactly ``columns`` columns: padded, or cut with an ellipsis."""
+    if text.isascii():
+        if len(text) <= columns:
+            return text.ljust(columns)
+        return text[: columns - 1] + "…" if columns > 0 else ""
+    from wcwidth import wcwidth
+
+    if width(text) <= columns:
+        return text + " " * (columns - width(text))
+    kept, used = [], 0
+    for letter in text:
+        wide = max(0, wcwidth(letter))
+        if used + wide > columns - 1:
+            break
+        kept.append(letter)
+        used += wide
+    return "".join(kept) + "…" + " " * (columns - 1 - used)
+
+
+def span(seconds: float | None) -> str:
+    """A duration for people: ``45 s``, ``12 min``, ``3 h 05``, ``2 d 4 h``; a dash where it is not known."""
+    if seconds is None:
+        return "—"
+    whole = max(0, int(seconds))
+    if whole < 90:
+        return f"{whole} s"
+    minutes = whole // 60
+    if minutes < 90:
+        return f"{minutes} min"
+    hours = minutes // 60
+    if hours < 48:
+        return f"{hours} h {minutes % 60:02d}"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def moment(when: datetime | None) -> str:
+    """A time of day with its date, UTC."""
+    return "—" if when is None else f"{when:%Y-%m-%d %H:%M:%SZ}"
