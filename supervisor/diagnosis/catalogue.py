@@ -77,6 +77,7 @@ class Signature:
     frame: str | None = None
     explains: frozenset[str] = frozenset()
     survives: bool = False
+    service: bool = False
     pick: str = "first"
     why: str = ""
     action: str = ""
@@ -159,7 +160,7 @@ _TEXT = {"code", "pattern", "role", "category", "depth", "confidence", "transien
     "source",
 }
 _LISTS = {"with", "unless", "explains", "matches", "spares", "crosstalk"}
-_ALL_KEYS = _TEXT | _LISTS | {"window", "where", "survives"}
+_ALL_KEYS = _TEXT | _LISTS | {"window", "where", "survives", "service"}
 
 
 def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: frozenset[str]) -> Signature:
@@ -193,10 +194,14 @@ def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: fro
     window = entry.get("window", _DEFAULT_WINDOW)
     if not isinstance(window, int) or isinstance(window, bool) or window < 0:
         raise wrong("`window` is a number of lines, 0 for the whole log")
-    survives = entry.get("survives", False)
-    if not isinstance(survives, bool):
-        raise wrong("`survives` is true or false")
+    for key in ("survives", "service"):
+        if not isinstance(entry.get(key, False), bool):
+            raise wrong(f"`{key}` is true or false")
+    if entry.get("service") and role != "progress":
+        raise wrong("`service` belongs to role 'progress'")
     pattern = _pattern(entry["pattern"], "pattern", wrong)
+    if role == "progress" and pattern.caseless:
+        raise wrong("progress is looked for by its plain text, so its pattern can't begin with (?i)")
     if frame := entry.get("frame"):
         _pattern(frame, "frame", wrong)
     return Signature(
@@ -214,7 +219,8 @@ def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: fro
         where=_where(entry.get("where", {}), pattern, wrong),
         frame=frame,
         explains=frozenset(entry.get("explains", ())),
-        survives=survives,
+        survives=entry.get("survives", False),
+        service=entry.get("service", False),
         pick=_one_of(entry, "pick", ("first", "last"), "first", wrong),
         why=entry["why"],
         action=entry.get("action", ""),

@@ -80,7 +80,7 @@ def _crosstalk(
     for other in catalogue.signatures:
         if other.code == signature.code or other.code in signature.crosstalk:
             continue
-        if other.pattern.literal and not other.pattern.caseless and other.pattern.literal not in line.text:
+        if not other.pattern.may_match(line.text):
             continue
         found = match(other, verifiers[other.code], line)
         if found and preference(other, found) >= preference(signature, own) and not other.frame:

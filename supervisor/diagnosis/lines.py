@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from supervisor.model.diagnosis import Stream
+from supervisor.model.diagnosis import NOBODY, Stream
 
 ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _WHO = re.compile(
@@ -58,9 +58,6 @@ class Line:
     def message(self) -> bytes:
         """What the program said, without prefixes, its own indentation kept."""
         return self.text[self.start :]
-
-
-NOBODY = Stream()
 
 
 def take_apart(raw: bytes) -> Line:

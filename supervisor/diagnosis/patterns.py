@@ -60,8 +60,12 @@ class Pattern:
     at_start: bool
     at_end: bool
     groups: tuple[str, ...]
-    literal: bytes
-    """The longest run of bytes that stands in every match (empty where branches share none)."""
+    anchors: tuple[bytes, ...]
+    """Texts of which each match holds at least one."""
+
+    def may_match(self, line: bytes) -> bool:
+        """False only for lines that can't match; much cheaper than a match."""
+        return self.caseless or any(anchor in line for anchor in self.anchors)
 
     def verifier(self) -> re.Pattern[bytes]:
         """Compiled for `re`; anchors are kept, so search it in the message of a line, cut at its end."""
@@ -97,7 +101,7 @@ def parse(text: str) -> Pattern:
         at_start=at_start,
         at_end=at_end,
         groups=tuple(sorted(tree.state.groupdict, key=tree.state.groupdict.__getitem__)),
-        literal=max(_shared_runs(nodes), key=len, default=b""),
+        anchors=_anchors(nodes),
     )
 
 
@@ -161,20 +165,32 @@ def _runs(nodes: Iterable[Any]) -> list[bytes]:
     return [*runs, run]
 
 
-def _shared_runs(nodes: Iterable[Any]) -> list[bytes]:
-    """Like `_runs`, without branches: text that really stands in every match."""
-    runs, run = [], b""
+def _anchors(nodes: Iterable[Any]) -> tuple[bytes, ...]:
+    """A small set of texts of which each match holds at least one; the set whose shortest text is longest."""
+    best: tuple[bytes, ...] = ()
+    run = b""
+
+    def offer(texts: tuple[bytes, ...]) -> None:
+        nonlocal best
+        if texts and min(map(len, texts)) > min(map(len, best), default=0):
+            best = texts
+
     for op, av in nodes:
         if op is ops.LITERAL:
             run += bytes([av])
             continue
-        runs.append(run)
+        offer((run,))
         run = b""
         if op is ops.SUBPATTERN:
-            runs += _shared_runs(av[3])
+            offer(_anchors(av[3]))
         elif op in (ops.MAX_REPEAT, ops.MIN_REPEAT) and av[0] >= 1:
-            runs += _shared_runs(av[2])
-    return [*runs, run]
+            offer(_anchors(av[2]))
+        elif op is ops.BRANCH:
+            arms = [_anchors(arm) for arm in av[1]]
+            if all(arms):
+                offer(tuple(sorted({text for arm in arms for text in arm})))
+    offer((run,))
+    return best
 
 
 def _trimmed(nodes: list[Any]) -> list[Any]:
@@ -189,8 +205,8 @@ def _trimmed(nodes: list[Any]) -> list[Any]:
                 nodes.append((ops.MAX_REPEAT, (low, low, av[2])))
                 return nodes
             continue
-        if op is ops.SUBPATTERN and len(_trimmed(list(av[3]))) < len(av[3]):
-            inner = _trimmed(list(av[3]))
+        inner = _trimmed(list(av[3])) if op is ops.SUBPATTERN else []
+        if op is ops.SUBPATTERN and inner != list(av[3]):
             nodes.pop()
             if inner:
                 nodes.append((ops.SUBPATTERN, (None, 0, 0, inner)))

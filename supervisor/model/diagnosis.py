@@ -140,6 +140,9 @@ class Mark:
     stream: Stream
     step: int | None = None
     total: int | None = None
+    position: float | None = None
+    """What grows with the work: the step, or an epoch where the line has no step."""
+    clock: float | None = None
     text: bytes = b""
 
 

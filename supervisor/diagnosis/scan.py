@@ -1,0 +1,477 @@
+"""One pass over a log: all patterns at once, bounded memory, line numbers and offsets, resumable.
+
+The scanner reads from a binary stream that is handed in. Of each pattern and file the first and the last hits are
+kept and the rest counted, so that a crash that repeats a line a million times costs neither memory nor time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Protocol
+
+from supervisor.diagnosis import quoting, tracebacks
+from supervisor.diagnosis.catalogue import ANY_EXCEPTION, Catalogue, Signature
+from supervisor.diagnosis.clocks import clock
+from supervisor.diagnosis.engines import Engine
+from supervisor.diagnosis.examples import match, preference
+from supervisor.diagnosis.lines import take_apart
+from supervisor.diagnosis.patterns import Pattern
+from supervisor.diagnosis.silence import Tail, judge_tail
+from supervisor.model.diagnosis import FileReading, Hit, Mark, Traceback
+
+CHUNK = 4 << 20
+"""Bytes scanned at once; a longer line is looked at in pieces of this size."""
+HISTORY = 256 << 10
+"""Bytes above a hit that stay in the buffer, for the traceback above it."""
+KEEP_FIRST = 24
+KEEP_LAST = 24
+SHOWN = 4096
+"""Bytes of a long line that are looked at and kept, around the match."""
+MOST_BOUNDS = 96
+"""Hits of a chunk between which progress is looked for."""
+
+_HEADER = Pattern("Traceback", "Traceback \\x28most recent call last\\x29", False, False, False, (), (b"Traceback",))
+_RAISED = Pattern(
+    "raised",
+    "(?:Error|Exception|Interrupt|Exit|Timeout|Expired)(?:: |:?\\r?\\n|\\x28[A-Za-z_.]+\\x29:)",
+    False,
+    False,
+    False,
+    (),
+    (),
+)
+_FIRST_ENTRY = 2
+
+
+class Readable(Protocol):
+    """A binary stream."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Fill the buffer as far as is at hand; 0 at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where to go on in a file that was read before."""
+
+    offset: int = 0
+    lines: int = 0
+
+
+def patterns_of(catalogue: Catalogue) -> tuple[list[Pattern], frozenset[int], list[Signature]]:
+    """What an engine compiles for a catalogue: patterns, those reported once a chunk, and the entries behind them."""
+    entries = [signature for signature in catalogue.signatures if signature.role != "heartbeat"]
+    once = frozenset(n + _FIRST_ENTRY for n, entry in enumerate(entries) if entry.role == "progress")
+    return [_HEADER, _RAISED, *(entry.pattern for entry in entries)], once, entries
+
+
+@dataclass(slots=True)
+class _Kept:
+    first: list[Hit] = field(default_factory=list)
+    last: deque[Hit] = field(default_factory=lambda: deque(maxlen=KEEP_LAST))
+
+    def add(self, hit: Hit) -> None:
+        if len(self.first) < KEEP_FIRST:
+            self.first.append(hit)
+        else:
+            self.last.append(hit)
+
+
+class Scanner:
+    """A catalogue and an engine, ready to read one file after another. Not for two threads at once."""
+
+    def __init__(self, catalogue: Catalogue, engine: Engine) -> None:
+        """`engine` must have been compiled from `patterns_of(catalogue)`."""
+        _, self.once, self.entries = patterns_of(catalogue)
+        self.catalogue, self.engine = catalogue, engine
+        self._verifiers: dict[str, re.Pattern[bytes]] = {}
+        self._frames: dict[str, re.Pattern[str]] = {}
+        self.tail = Tail(catalogue)
+        self.buffer = bytearray(HISTORY + CHUNK + 1)
+        self.bounding = {
+            n + _FIRST_ENTRY
+            for n, entry in enumerate(self.entries)
+            if entry.role == "cause" or (entry.role == "echo" and entry.category)
+        } | {1}
+
+    def verifier(self, signature: Signature) -> re.Pattern[bytes]:
+        """The entry's pattern for `re`, compiled when first needed."""
+        found = self._verifiers.get(signature.code)
+        if found is None:
+            found = self._verifiers[signature.code] = signature.pattern.verifier()
+        return found
+
+    def frame_fits(self, entry: Signature, traceback: Traceback | None) -> bool:
+        """True if the entry asks for no frame, or the traceback has one that it asks for."""
+        if entry.frame is None:
+            return True
+        if traceback is None:
+            return False
+        wanted = self._frames.setdefault(entry.code, re.compile(entry.frame))
+        return any(wanted.search(f"{frame.path}:{frame.function}") for frame in traceback.frames)
+
+    def read(
+        self,
+        path: str,
+        stream: Readable,
+        resumed: Resumed | None = None,
+        progressed: Callable[[int], None] | None = None,
+    ) -> FileReading:
+        """Scan a stream to its end. `progressed` is told the bytes read, once a chunk. I/O errors pass through."""
+        return _Reading(self, path, resumed or Resumed()).run(stream, progressed)
+
+
+class _Reading:
+    """The state of one file under scan."""
+
+    def __init__(self, scanner: Scanner, path: str, resumed: Resumed) -> None:
+        self.scanner, self.path = scanner, path
+        self.buffer = scanner.buffer
+        self.base = resumed.offset
+        """Offset in the file of buffer[0]."""
+        self.start_offset = resumed.offset
+        self.lines = resumed.lines
+        """Newlines before the part of the buffer that is being scanned."""
+        self.kept: dict[str, _Kept] = {}
+        self.counts: dict[str, list[int]] = {}
+        self.marks: list[Mark] = []
+        self.pending: list[int] = []
+        """File offsets of traceback headers whose exception line has not been met yet."""
+
+    def run(self, stream: Readable, progressed: Callable[[int], None] | None) -> FileReading:
+        buffer, view = self.buffer, memoryview(self.buffer)
+        low = have = 0  # buffer[:low] is history, buffer[low:have] is unscanned
+        ended = False
+        while not ended:
+            while have < len(buffer) and have - low < CHUNK:
+                got = stream.readinto(view[have : min(len(buffer), low + CHUNK)])
+                if not got:
+                    ended = True
+                    break
+                have += got
+            cut = have if ended else buffer.rfind(b"\n", low, have) + 1
+            if cut <= low:
+                cut = have
+            if cut > low:
+                self.chunk(low, cut, at_end=ended)
+            if progressed is not None:
+                progressed(self.base + cut - self.start_offset)
+            if not ended:
+                keep = max(0, cut - HISTORY)
+                if keep:
+                    rest = have - keep
+                    buffer[:rest] = buffer[keep:have]
+                    self.base += keep
+                    low, have = cut - keep, rest
+                else:
+                    low = cut
+        return self.finish(low, have)
+
+    def finish(self, low: int, have: int) -> FileReading:
+        hits = sorted(
+            {hit.offset: hit for kept in self.kept.values() for hit in (*kept.first, *kept.last)}.values(),
+            key=lambda hit: hit.offset,
+        )
+        marks = sorted({(mark.offset, mark.code): mark for mark in self.marks}.values(), key=lambda mark: mark.offset)
+        total = self.lines
+        if have and self.buffer[have - 1] != 0x0A:
+            total += 1
+        silence = judge_tail(self.scanner.tail, self.buffer, have, self.base, total)
+        size = self.base + have
+        return FileReading(
+            path=self.path,
+            state="read" if size > self.start_offset or self.start_offset else "empty",
+            reason=None if size else "the file is empty",
+            bytes=size - self.start_offset,
+            lines=total,
+            hits=tuple(hits),
+            counts=tuple((code, *numbers) for code, numbers in self.counts.items()),
+            marks=tuple(marks),
+            silence=silence,
+        )
+
+    def chunk(self, low: int, high: int, *, at_end: bool) -> None:
+        """Scan buffer[low:high], whole lines (the last one may lack its newline at the end of the file)."""
+        buffer = self.buffer
+        found = _Found(buffer, high, len(self.scanner.entries) + _FIRST_ENTRY)
+        if at_end and high < len(buffer) and buffer[high - 1] != 0x0A:
+            buffer[high] = 0x0A
+            self.scanner.engine.scan(buffer, low, high + 1, found)
+        else:
+            self.scanner.engine.scan(buffer, low, high, found)
+        hits, bounds = self.look(found, low, high)
+        marks = self.progress(found.once(self.scanner.once), bounds, low, high)
+        self.number(found, hits, marks, low, high)
+
+    def look(self, found: _Found, low: int, high: int) -> tuple[list[Hit], list[int]]:
+        """Verify the kept positions line by line; a line speaks once, through its best entry."""
+        by_line: dict[int, list[tuple[int, int]]] = {}
+        for number, position in found.kept(self.scanner.once):
+            at = self.buffer.rfind(b"\n", 0, position) + 1
+            by_line.setdefault(max(at, 0), []).append((number, position))
+        hits, bounds = [], []
+        headers = [self.base_to_buffer(offset) for offset in self.pending]
+        headers = [at for at in headers if at is not None]
+        claimed: set[int] = set()
+        for at in sorted(by_line):
+            numbers = by_line[at]
+            if any(number == 0 for number, _ in numbers):
+                headers.append(at)
+            hit, header_at = self.line(at, [pair for pair in numbers if pair[0] != 0], high)
+            if header_at is not None:
+                claimed.add(header_at)
+            if hit is not None:
+                hits.append(hit)
+                if any(number in self.scanner.bounding for number, _ in numbers):
+                    bounds.append(at)
+        self.pending = []
+        for at in [header for header in headers if header not in claimed][-KEEP_FIRST:]:
+            span = tracebacks.exception_line(self.buffer, at, high)
+            if span is None:
+                if at >= high - HISTORY // 2:
+                    self.pending.append(self.base + at)
+            elif not any(hit.offset == self.base + span[0] for hit in hits):
+                hit, _ = self.line(span[0], [], high, sure=True)
+                if hit is not None:
+                    hits.append(hit)
+                    bounds.append(span[0])
+        return sorted(hits, key=lambda hit: hit.offset), sorted(bounds)
+
+    def base_to_buffer(self, offset: int) -> int | None:
+        at = offset - self.base
+        return at if at >= 0 else None
+
+    def line(
+        self, at: int, numbers: Sequence[tuple[int, int]], high: int, *, sure: bool = False
+    ) -> tuple[Hit | None, int | None]:
+        """What one line says: a hit, and where the header of the traceback that it ends stands."""
+        buffer, scanner = self.buffer, self.scanner
+        end = buffer.find(b"\n", at, high)
+        end = high if end < 0 else end
+        position = numbers[0][1] if numbers else at
+        start, stop = _part(buffer, at, end, position)
+        raw = bytes(buffer[start:stop])
+        line = take_apart(raw)
+        speakers: list[tuple[tuple[int, int], Signature, tuple[tuple[str, str], ...], int]] = []
+        assembled = None
+        for number, place in numbers:
+            if number < _FIRST_ENTRY:
+                continue
+            entry = scanner.entries[number - _FIRST_ENTRY]
+            where = line
+            if not start <= place <= stop:
+                where = take_apart(bytes(buffer[slice(*_part(buffer, at, end, place))]))
+            matched = match(entry, scanner.verifier(entry), where)
+            if matched is not None:
+                speakers.append((preference(entry, matched), entry, _captures(matched), matched.start()))
+        message = tracebacks.strip_group_bar(line.message)
+        raised = tracebacks.raised(message, sure=sure)
+        if raised is not None:
+            assembled = tracebacks.assemble(buffer, 0, at, line, raised)
+            if not assembled.traceback.frames and not assembled.traceback.has_header and len(raised["type"]) < 5:
+                assembled = None
+        traceback = assembled.traceback if assembled else None
+        speakers = [speaker for speaker in speakers if scanner.frame_fits(speaker[1], traceback)]
+        if not speakers and traceback is None:
+            return None, None
+        speakers.sort(key=lambda speaker: speaker[0], reverse=True)
+        best = speakers[0] if speakers else None
+        return (
+            Hit(
+                code=best[1].code if best else ANY_EXCEPTION,
+                also=tuple(speaker[1].code for speaker in speakers[1:]),
+                line=0,
+                offset=self.base + at,
+                text=raw.rstrip(b"\r"),
+                message=message.decode("utf-8", "replace").strip(),
+                stream=line.stream,
+                clock=self.clock_at(at, raw),
+                captures=best[2] if best else (),
+                traceback=traceback,
+                quoted=quoting.why_quoted(buffer, at, end, high, line, best[3] if best else line.start, traceback),
+            ),
+            assembled.header_at if assembled else None,
+        )
+
+    def clock_at(self, at: int, text: bytes) -> float | None:
+        """A line's own time stamp, or the nearest one above it."""
+        if (time := clock(text)) is not None:
+            return time
+        for _ in range(40):
+            if at <= 0:
+                return None
+            end = at - 1
+            at = self.buffer.rfind(b"\n", 0, end) + 1
+            if (time := clock(bytes(self.buffer[at : min(end, at + 500)]))) is not None:
+                return time
+        return None
+
+    def progress(self, present: Iterable[int], bounds: list[int], low: int, high: int) -> list[Mark]:
+        """First and last progress of each kind between the hits of a chunk."""
+        if len(bounds) > MOST_BOUNDS:
+            bounds = bounds[: MOST_BOUNDS // 2] + bounds[-MOST_BOUNDS // 2 :]
+        edges = [low, *(bound for bound in bounds if bound > low), high]
+        marks: list[Mark] = []
+        for number in present:
+            entry = self.scanner.entries[number - _FIRST_ENTRY]
+            for start, stop in pairwise(edges):
+                first = self.mark(entry, start, stop, forward=True)
+                if first is not None:
+                    last = self.mark(entry, start, stop, forward=False)
+                    marks += [first, last or first]
+        return marks
+
+    def mark(self, entry: Signature, low: int, high: int, *, forward: bool) -> Mark | None:
+        buffer, anchors = self.buffer, entry.pattern.anchors
+        at, stop = low, high
+        for _ in range(200):
+            if forward:
+                places = [place for anchor in anchors if (place := buffer.find(anchor, at, stop)) >= 0]
+                position = min(places, default=-1)
+            else:
+                position = max(buffer.rfind(anchor, at, stop) for anchor in anchors)
+            if position < 0:
+                return None
+            start = buffer.rfind(b"\n", 0, position) + 1
+            end = buffer.find(b"\n", position, high)
+            end = high if end < 0 else end
+            part_start, part_end = _part(buffer, start, end, position if forward else max(position, end - 1))
+            line = take_apart(bytes(buffer[part_start:part_end]))
+            matched = match(entry, self.scanner.verifier(entry), line)
+            if matched is not None:
+                captures = dict(_captures(matched))
+                return Mark(
+                    code=entry.code,
+                    line=0,
+                    offset=self.base + start,
+                    stream=line.stream,
+                    step=_integer(captures.get("step")),
+                    total=_integer(captures.get("total")),
+                    position=_float(captures.get("step") or captures.get("position")),
+                    clock=self.clock_at(start, line.text),
+                    text=line.text[:400],
+                )
+            at, stop = (end, stop) if forward else (at, start)
+            if at >= stop:
+                return None
+        return None
+
+    def number(self, found: _Found, hits: list[Hit], marks: list[Mark], low: int, high: int) -> None:
+        """Give hits, marks and counts their line numbers, counting each newline of the chunk once."""
+        buffer, base = self.buffer, self.base
+        before = [hit for hit in hits if hit.offset < base + low]
+        counted = found.extremes()
+        offsets = {hit.offset - base for hit in hits if hit.offset >= base + low} | {
+            mark.offset - base for mark in marks
+        }
+        offsets |= {buffer.rfind(b"\n", 0, position) + 1 for pair in counted.values() for position in pair[1:]}
+        at, line = low, self.lines
+        lines: dict[int, int] = {}
+        for offset in sorted(offset for offset in offsets if offset >= low):
+            line += buffer.count(b"\n", at, offset)
+            at = offset
+            lines[offset] = line + 1
+        for hit in before:
+            lines[hit.offset - base] = self.lines + 1 - buffer.count(b"\n", hit.offset - base, low)
+        self.lines = line + buffer.count(b"\n", at, high)
+        for hit in hits:
+            numbered = replace(hit, line=lines[hit.offset - base])
+            self.kept.setdefault(hit.code, _Kept()).add(numbered)
+            if hit.code == ANY_EXCEPTION:
+                self._count(ANY_EXCEPTION, 1, numbered.line, numbered.line)
+        self.marks += [replace(mark, line=lines.get(mark.offset - base, 0)) for mark in marks]
+        self._thin_marks()
+        for number, (count, first, last) in counted.items():
+            if number < _FIRST_ENTRY or number in self.scanner.once:
+                continue
+            code = self.scanner.entries[number - _FIRST_ENTRY].code
+            spans = [lines.get(buffer.rfind(b"\n", 0, position) + 1, 0) for position in (first, last)]
+            self._count(code, count, *spans)
+
+    def _count(self, code: str, count: int, first: int, last: int) -> None:
+        numbers = self.counts.setdefault(code, [0, first, last])
+        numbers[0] += count
+        numbers[2] = last
+
+    def _thin_marks(self) -> None:
+        """Keep the marks next to hits and the last ones; a long quiet stretch needs no more than its ends."""
+        if len(self.marks) > 4000:
+            self.marks = self.marks[:1000] + self.marks[-2000:]
+
+
+class _Found:
+    """Collects what an engine reports of one chunk, with a cap a pattern."""
+
+    def __init__(self, buffer: bytearray, high: int, patterns: int) -> None:
+        self.buffer, self.high = buffer, high
+        self.line_end = [-1] * patterns
+        self.count = [0] * patterns
+        self.first: dict[int, list[int]] = {}
+        self.last: dict[int, deque[int]] = {}
+
+    def __call__(self, number: int, position: int) -> None:
+        if position <= self.line_end[number]:
+            return
+        end = self.buffer.find(b"\n", position, self.high)
+        self.line_end[number] = end if end >= 0 else self.high
+        count = self.count[number]
+        self.count[number] = count + 1
+        if count == 0:
+            self.first[number] = [position]
+        elif count < KEEP_FIRST:
+            self.first[number].append(position)
+        elif count == KEEP_FIRST:
+            self.last[number] = deque([position], maxlen=KEEP_LAST)
+        else:
+            self.last[number].append(position)
+
+    def kept(self, without: frozenset[int]) -> list[tuple[int, int]]:
+        """(pattern, position) of the kept lines, without the patterns that only tell that something is there."""
+        pairs = [(number, position) for number, places in self.first.items() for position in places]
+        pairs += [(number, position) for number, places in self.last.items() for position in places]
+        return [pair for pair in pairs if pair[0] not in without]
+
+    def once(self, once: frozenset[int]) -> list[int]:
+        """Those of `once` that are there."""
+        return [number for number in self.first if number in once]
+
+    def extremes(self) -> dict[int, tuple[int, int, int]]:
+        """pattern -> (lines hit, first position, last position)."""
+        return {
+            number: (self.count[number], places[0], self.last[number][-1] if number in self.last else places[-1])
+            for number, places in self.first.items()
+        }
+
+
+def _part(buffer: bytearray, start: int, end: int, position: int) -> tuple[int, int]:
+    """The redraw of a bar, or the part of a long line, that holds a position."""
+    start = max(start, buffer.rfind(b"\r", start, min(position, end)) + 1)
+    stop = buffer.find(b"\r", max(position, start), end)
+    if stop >= 0 and stop > start:
+        end = stop
+    if end - start > SHOWN:
+        start = max(start, position - SHOWN // 2)
+        end = min(end, start + SHOWN)
+    return start, end
+
+
+def _captures(matched: re.Match[bytes]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name, value.decode("utf-8", "replace")) for name, value in matched.groupdict().items() if value is not None
+    )
+
+
+def _integer(text: str | None) -> int | None:
+    value = _float(text)
+    return None if value is None else int(value)
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return float((text or "").replace(",", ""))
+    except ValueError:
+        return None
