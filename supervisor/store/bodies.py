@@ -1,0 +1,222 @@
+"""Nouns to columns and back: each job, step and attempt is one JSON text, whole; columns repeat what SQL asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from supervisor.model.errors import StoreError
+from supervisor.model.facts import NO_LOG, Held, LogFacts
+from supervisor.model.findings import Flag, Severity
+from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, Observation
+from supervisor.model.lifecycle import Lifecycle, Transition
+from supervisor.model.logs import LogState
+from supervisor.store.engine import Row
+from supervisor.store.times import to_us, to_us_or_none
+
+
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """All of a :class:`Held` but the row's own number and version, and the fingerprint, which is never stored."""
+
+    key: JobKey
+    life: Lifecycle
+    bucket: str
+    observation: Observation
+    details: Details = NO_DETAILS
+    log: LogFacts = NO_LOG
+    flags: tuple[Flag, ...] = ()
+    depends_on: tuple[Dependency, ...] = ()
+    predecessor: str | None = None
+    successor: str | None = None
+    first_seen_at: datetime | None = None
+    look_at: datetime | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_bodies = msgspec.json.Decoder(_Body)
+_transitions = msgspec.json.Decoder(Transition)
+_observations = msgspec.json.Decoder(Observation)
+_objects = msgspec.json.Decoder(dict[str, Any])
+
+JOB_COLUMNS = (
+    *("id", "cluster", "job_id", "incarnation", "version", "mark", "changed_at", "changed_tick", "name", "user_name"),
+    *("bucket", "phase", "since", "attempt", "outcome", "closed_at", "state", "scheduler_state", "scheduler_reason"),
+    *("submitted_at", "started_at", "ended_at", "time_limit_s", "account", "partition", "group_id", "group_size"),
+    *("nodes", "node_count", "exit_code", "signal", "log_state", "log_path", "log_reason", "last_output_at"),
+    *("cadence_s", "step", "total", "progress_at", "flags", "worst", "predecessor", "successor", "first_seen_at"),
+    *("look_at", "body"),
+)
+"""In the order of :func:`job_row`. ``metrics`` and ``diagnosis`` are written by those who learn them."""
+
+_WORST = {Severity.NOTE: 0, Severity.WATCH: 1, Severity.FAULT: 2}
+
+
+def clean(text: str) -> str:
+    """Text as every database takes it: no NUL, no half of a surrogate pair (a job's name may hold any byte)."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def clean_or_none(text: str | None) -> str | None:
+    return None if text is None else clean(text)
+
+
+def to_json(value: object) -> str:
+    """Compact JSON."""
+    try:
+        return _encoder.encode(value).decode()
+    except UnicodeEncodeError:  # half a surrogate pair somewhere inside
+        return _encoder.encode(_cleaned(msgspec.to_builtins(value))).decode()
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {_cleaned(name): _cleaned(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(part) for part in value]
+    return value
+
+
+def from_json(text: str) -> dict[str, Any]:
+    return _objects.decode(text)
+
+
+def job_row(held: Held, row: int, tick: int, at_us: int) -> Row:
+    """Values of ``JOB_COLUMNS`` for the next version of ``held``, as of a reading at ``at_us`` (microseconds)."""
+    key, life, seen, log = held.key, held.life, held.observation, held.log
+    stat = log.stat
+    return (
+        row,
+        clean(key.cluster),
+        clean(key.id),
+        clean(key.incarnation),
+        held.version + 1,
+        mark(held),
+        at_us,
+        tick,
+        clean(seen.name),
+        clean_or_none(seen.user),
+        held.bucket,
+        life.phase.value,
+        to_us(life.since),
+        life.attempt,
+        life.outcome.value if life.outcome else None,
+        None if life.phase.live else at_us,
+        seen.state.value,
+        clean(seen.scheduler_state),
+        clean_or_none(seen.reason),
+        to_us_or_none(seen.submitted_at),
+        to_us_or_none(seen.started_at),
+        to_us_or_none(seen.ended_at),
+        seen.time_limit.total_seconds() if seen.time_limit is not None else None,
+        clean_or_none(seen.account),
+        clean_or_none(seen.partition),
+        clean_or_none(seen.group),
+        seen.group_size,
+        to_json([clean(node) for node in seen.nodes]) if seen.nodes else None,
+        seen.node_count if seen.node_count is not None else (len(seen.nodes) or None),
+        seen.exit_code,
+        seen.signal,
+        stat.state.value if stat else LogState.NONE.value,
+        clean_or_none(stat.path if stat else held.details.log_path),
+        clean_or_none(stat.reason) if stat else None,
+        to_us_or_none(log.last_output_at),
+        log.cadence.total_seconds() if log.cadence is not None else None,
+        log.step,
+        log.total,
+        to_us_or_none(log.progress_at),
+        _flags(held.flags) if held.flags else None,
+        max((flag.finding.severity for flag in held.flags), key=_WORST.__getitem__).value if held.flags else None,
+        clean_or_none(held.predecessor),
+        clean_or_none(held.successor),
+        to_us_or_none(held.first_seen_at),
+        to_us_or_none(held.look_at),
+        body_of(held),
+    )
+
+
+def mark(held: Held) -> int:
+    """Digest of what makes a row of history when it changes: the scheduler's words and our phase, not logs, steps or flags."""
+    seen, life = held.observation, held.life
+    nodes = seen.node_count if seen.node_count is not None else len(seen.nodes)
+    words = (
+        f"{life.attempt}\x1f{life.phase}\x1f{life.outcome}\x1f{seen.state}\x1f{seen.scheduler_state}\x1f{seen.reason}"
+    )
+    words += f"\x1f{nodes}"
+    return int.from_bytes(blake2b(words.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
+
+
+def body_of(held: Held) -> str:
+    return to_json(
+        _Body(
+            held.key,
+            held.life,
+            held.bucket,
+            held.observation,
+            held.details,
+            held.log,
+            held.flags,
+            held.depends_on,
+            held.predecessor,
+            held.successor,
+            held.first_seen_at,
+            held.look_at,
+        )
+    )
+
+
+def held_of(row: int, version: int, text: str) -> Held:
+    """Raises StoreError on a body that this program can't read."""
+    try:
+        body = _bodies.decode(text)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"job row {row} can't be read back: {error}") from error
+    return Held(
+        key=body.key,
+        life=body.life,
+        bucket=body.bucket,
+        observation=body.observation,
+        details=body.details,
+        log=body.log,
+        flags=body.flags,
+        depends_on=body.depends_on,
+        predecessor=body.predecessor,
+        successor=body.successor,
+        first_seen_at=body.first_seen_at,
+        row=row,
+        version=version,
+        look_at=body.look_at,
+    )
+
+
+def transition_of(text: str) -> Transition:
+    return _transitions.decode(text)
+
+
+def observation_of(text: str) -> Observation:
+    return _observations.decode(text)
+
+
+def _flags(flags: tuple[Flag, ...]) -> str:
+    """As the contract shows them."""
+    return to_json(
+        [
+            {
+                "rule": flag.finding.rule,
+                "severity": flag.finding.severity,
+                "text": flag.finding.text,
+                "since": flag.since,
+                "quotes": [
+                    {"file": quote.file, "line": quote.line, "text": quote.text} for quote in flag.finding.quotes
+                ],
+            }
+            for flag in flags
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Alembic environment and revisions; the top-level ``migrations`` is a link to this folder."""

@@ -1,0 +1,1 @@
+"""One file a revision; ``supervisor.store.revisions`` lists them in order."""
