@@ -1,0 +1,406 @@
+"""The light way to read: what ``supervisorctl status`` and ``show`` need, by the database's driver alone.
+
+Nothing heavy is imported, not even ``typing``: the whole reading costs less than one such import. A test holds it to say
+the same as the full store.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from supervisor.store.address import Address
+from supervisor.store.faults import StoreAway, StoreBroken, fault
+from supervisor.store.revisions import VERSION_TABLE, judge
+from supervisor.store.search import NEWEST, searches
+from supervisor.store.times import EPOCH, to_us
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NamedTuple
+else:
+
+    class _Fields(type):
+        """Stands in for ``typing.NamedTuple``."""
+
+        def __new__(cls, name, bases, body):
+            return namedtuple(name, body["__annotations__"]) if bases else super().__new__(cls, name, bases, body)
+
+    class NamedTuple(metaclass=_Fields):
+        pass
+
+
+_WAIT_S = 2.0
+"""For another process's lock; a person is waiting."""
+
+
+class JobRow(NamedTuple):
+    """One job as ``status`` shows it. JSON texts are None where there is nothing to say; times UTC."""
+
+    row: int
+    cluster: str
+    id: str
+    name: str
+    bucket: str
+    user: str | None
+    attempt: int
+    phase: str
+    since: datetime
+    state: str
+    scheduler_state: str
+    scheduler_reason: str | None
+    outcome: str | None
+    exit_code: int | None
+    signal: int | None
+    submitted_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    time_limit_s: float | None
+    account: str | None
+    partition: str | None
+    group: str | None
+    group_size: int
+    nodes: str | None  # JSON list of names
+    node_count: int | None
+    log_state: str
+    log_path: str | None
+    log_reason: str | None
+    last_output_at: datetime | None
+    cadence_s: float | None
+    step: int | None
+    total: int | None
+    progress_at: datetime | None
+    metrics: str | None  # JSON object
+    flags: str | None  # JSON list, each as in the contract
+    worst: str | None  # severity of the worst flag
+    predecessor: str | None
+    successor: str | None
+    diagnosis: str | None  # JSON object
+    first_seen_at: datetime | None
+    closed_at: datetime | None  # when it was first held as ended
+
+
+_COLUMN = {"row": "id", "id": "job_id", "user": "user_name", "group": "group_id"}
+_JOB = ", ".join(_COLUMN.get(name, name) for name in JobRow._fields)
+
+
+class ClusterRow(NamedTuple):
+    """One cluster as of its latest poll."""
+
+    name: str
+    kind: str
+    state: str
+    polled_at: datetime | None
+    last_good_at: datetime | None
+    reason: str | None
+    hint: str | None
+    failed_polls: int
+    jobs_live: int
+    inodes_used: int | None
+    inodes_soft: int | None
+    bytes_used: int | None
+    bytes_soft: int | None
+    clock_offset_s: float
+    version: str | None
+    source: str
+    took_s: float | None
+
+
+class HeartbeatRow(NamedTuple):
+    """A daemon's newest sign of life."""
+
+    daemon: str
+    host: str
+    pid: int
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    interval_s: float
+    next_tick_at: datetime | None
+    trouble: str | None
+
+
+class TickRow(NamedTuple):
+    """A tick, without its report."""
+
+    number: int
+    daemon: str
+    started_at: datetime
+    finished_at: datetime | None
+    took_s: float | None
+
+
+class Summary(NamedTuple):
+    """The monitor's own state. Newest heartbeat first; ``last_tick`` is the newest that came to its end."""
+
+    heartbeats: list[HeartbeatRow]
+    last_tick: TickRow | None
+    running_tick: TickRow | None  # newer than the last one, and not finished (or its daemon died in it)
+    clusters: list[ClusterRow]
+
+
+class CountRow(NamedTuple):
+    """How many jobs of a bucket are in a phase, by the severity of their worst flag."""
+
+    bucket: str
+    phase: str
+    worst: str | None
+    jobs: int
+
+
+class StepRow(NamedTuple):
+    """One step of a job's life; ``body`` is the whole of it with its evidence, JSON."""
+
+    number: int
+    at: datetime
+    tick: int
+    before: str
+    after: str
+    attempt: int
+    outcome: str | None
+    sign: str
+    reason: str
+    body: str
+
+
+class AttemptRow(NamedTuple):
+    """One attempt; ``body`` is what was last seen of it, JSON."""
+
+    number: int
+    state: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    exit_code: int | None
+    signal: int | None
+    body: str
+
+
+class HoldRow(NamedTuple):
+    """A hold that stands."""
+
+    id: int
+    scope: str
+    target: str
+    reason: str
+    by: str
+    since: datetime
+
+
+class AlertRow(NamedTuple):
+    """An alert that stands (SAY-5)."""
+
+    id: int
+    subject: str
+    key: str
+    severity: str
+    text: str
+    opened_at: datetime
+    last_said_at: datetime | None
+    times_said: int
+
+
+class Light:
+    """One consistent picture of the store, taken at the first question; open it anew for a newer one.
+
+    Reads beside a writing daemon, and what a killed one left behind. Every failure is a StoreError with one clear line.
+    """
+
+    def __init__(self, address: Address, connection: Any) -> None:
+        self._shown, self._is_sqlite, self._connection = address.shown, address.path is not None, connection
+
+    @classmethod
+    def open(cls, url: str) -> Light:
+        """Raises StoreError where there is no database, SchemaMismatch where its schema isn't this program's."""
+        address = Address(url)
+        light = cls(address, _sqlite(address) if address.path is not None else _postgresql(address))
+        try:
+            light._check_schema()
+        except BaseException:
+            light.close()
+            raise
+        return light
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Light:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_schema(self) -> None:
+        there = "sqlite_master WHERE name = ?" if self._is_sqlite else "pg_tables WHERE tablename = ?"
+        if not self._rows(f"SELECT 1 FROM {there}", (VERSION_TABLE,)):
+            judge(None, self._shown)
+        found = self._rows(f"SELECT version_num FROM {VERSION_TABLE}")
+        judge(found[0][0] if found else None, self._shown)
+
+    # ------------------------------------------------------------ questions
+
+    def summary(self) -> Summary:
+        """Signs of life, the last tick, and each cluster by name."""
+        ticks = f"SELECT {', '.join(TickRow._fields)} FROM tick WHERE "
+        done = self._read(TickRow, ticks + "finished_at IS NOT NULL ORDER BY number DESC LIMIT 1")
+        after = done[0].number if done else 0
+        running = self._read(
+            TickRow, ticks + "finished_at IS NULL AND number > ? ORDER BY number DESC LIMIT 1", (after,)
+        )
+        return Summary(
+            self._read(HeartbeatRow, f"SELECT {', '.join(HeartbeatRow._fields)} FROM heartbeat ORDER BY beat_at DESC"),
+            done[0] if done else None,
+            running[0] if running else None,
+            self._read(ClusterRow, f"SELECT {', '.join(ClusterRow._fields)} FROM cluster ORDER BY name"),
+        )
+
+    def counts(self) -> list[CountRow]:
+        """Jobs by bucket, phase and worst flag, from an index alone."""
+        return self._read(CountRow, "SELECT bucket, phase, worst, COUNT(*) FROM job GROUP BY bucket, phase, worst")
+
+    def jobs(
+        self,
+        *,
+        buckets: Sequence[str] = (),
+        clusters: Sequence[str] = (),
+        phases: Sequence[str] = (),
+        rows: Sequence[int] = (),
+        ended_after: datetime | None = None,
+        every: bool = False,
+        limit: int | None = None,
+    ) -> list[JobRow]:
+        """Living jobs by bucket, cluster and name, then ended ones, the newest first.
+
+        Ended ones are those first held as ended after ``ended_after``, all of them with ``every``, else none. ``rows``
+        names jobs by row number (see :meth:`find`), living or ended. ``limit`` cuts the whole list.
+        """
+        narrow: str = ""
+        values: list[object] = []
+        for name, wanted in (("bucket", buckets), ("cluster", clusters), ("phase", phases), ("id", rows)):
+            if wanted:
+                narrow += f" AND {name} IN ({', '.join('?' * len(wanted))})"
+                values.extend(wanted)
+        text = f"SELECT {_JOB} FROM job WHERE closed_at "
+        cut = "" if limit is None else f" LIMIT {int(limit)}"
+        found = self._read(JobRow, f"{text} IS NULL{narrow} ORDER BY bucket, cluster, name, id{cut}", tuple(values))
+        after = -(2**62) if every or rows else None if ended_after is None else to_us(ended_after)
+        if after is None or (limit is not None and len(found) >= limit):
+            return found
+        cut = "" if limit is None else f" LIMIT {int(limit) - len(found)}"
+        order = "ORDER BY closed_at DESC, bucket, cluster, name, id"
+        return found + self._read(JobRow, f"{text} > ?{narrow} {order}{cut}", (after, *values))
+
+    def find(self, text: str) -> list[JobRow]:
+        """Jobs that a JOB argument may mean: by ``cluster/id``, else id, else part of the name; living and newest first."""
+        for where, row in searches(text):
+            found = self._read(JobRow, f"SELECT {_JOB} FROM job WHERE {where} {NEWEST}", row)
+            if found:
+                return found
+        return []
+
+    def body(self, row: int) -> str:
+        """All that is held of a job, JSON."""
+        found = self._rows("SELECT body FROM job WHERE id = ?", (row,))
+        if not found:
+            raise StoreBroken(f"no job has row number {row} in database {self._shown}")
+        return str(found[0][0])
+
+    def transitions(self, row: int) -> list[StepRow]:
+        """Steps of a job's life, first one first."""
+        columns = ", ".join(StepRow._fields)
+        return self._read(StepRow, f"SELECT {columns} FROM transition WHERE job = ? ORDER BY number", (row,))
+
+    def attempts(self, row: int) -> list[AttemptRow]:
+        """Attempts of a job, first one first."""
+        columns = ", ".join(AttemptRow._fields)
+        return self._read(AttemptRow, f"SELECT {columns} FROM attempt WHERE job = ? ORDER BY number", (row,))
+
+    def holds(self) -> list[HoldRow]:
+        """Holds that stand, oldest first."""
+        columns = "id, scope, target, reason, held_by, since"
+        return self._read(HoldRow, f"SELECT {columns} FROM hold WHERE lifted_at IS NULL ORDER BY id")
+
+    def alerts(self) -> list[AlertRow]:
+        """Alerts that stand, oldest first."""
+        columns = ", ".join(AlertRow._fields)
+        return self._read(AlertRow, f"SELECT {columns} FROM alert WHERE closed_at IS NULL ORDER BY id")
+
+    # ------------------------------------------------------------ the driver
+
+    def _read(self, kind: Any, text: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """Rows as ``kind``, its times made aware again."""
+        names = kind._fields
+        times = [at for at, name in enumerate(names) if name.endswith("_at") or name in ("since", "at")]
+        make, answer = kind._make, []
+        for found in self._rows(text, values):
+            row = list(found)
+            for at in times:
+                if row[at] is not None:
+                    row[at] = EPOCH + timedelta(0, 0, row[at])
+            answer.append(make(row))
+        return answer
+
+    def _rows(self, text: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        with _Said(self._shown):
+            cursor = self._connection.execute(text if self._is_sqlite else text.replace("?", "%s"), values)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+class _Said:
+    """Driver errors leave as StoreErrors."""
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg"):
+            raise fault(error, self._shown, "reading it") from error
+
+
+def _sqlite(address: Address) -> Any:
+    path = address.path or ""
+    if not os.path.exists(path):  # noqa: PTH110  pathlib is dear to import
+        raise StoreAway(f"database {path} isn't there: start supervisord, or correct database_url")
+    last: BaseException | None = None
+    for mode in _modes(path):
+        connection = None
+        try:
+            connection = sqlite3.connect(address.sqlite_uri(mode), uri=True, timeout=_WAIT_S, isolation_level=None)
+            connection.execute("BEGIN")
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+            return connection
+        except sqlite3.Error as error:
+            last = error
+            if connection is not None:
+                connection.close()
+    assert last is not None
+    raise fault(last, address.shown, "opening it to read") from last
+
+
+def _modes(path: str) -> Iterator[str]:
+    """Ways to open, the usual one first. A folder closed to us can't take the log's index: then the file alone is read,
+
+    if no log lies beside it.
+    """
+    yield "ro"
+    log = path + "-wal"
+    if not os.path.exists(log) or os.path.getsize(log) == 0:  # noqa: PTH110, PTH202
+        yield "immutable"
+
+
+def _postgresql(address: Address) -> Any:
+    import psycopg
+
+    try:
+        connection = psycopg.connect(address.dsn, connect_timeout=5, application_name="supervisorctl", autocommit=True)
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    except psycopg.Error as error:
+        raise fault(error, address.shown, "opening it to read") from error
+    return connection
