@@ -223,6 +223,8 @@ class RunSummary:
     """Every known metric's newest value, by canonical key."""
     series: Mapping[str, tuple[Point, ...]]
     """Newest last; first-seen step wins, repeats after a resume are left out."""
+    scores: Mapping[str, float]
+    """An evaluation's table of scores, ``task/metric`` to value, where the log shows one."""
     step_gaps_s: tuple[float, ...]
     """Between advances of the step (or of trials): the job's own cadence (LIVE-2)."""
     last_step: Mark | None
@@ -275,3 +277,70 @@ class TailReading:
     bytes_read: int
     complete: bool
     """False where the window's cap was reached before enough metrics were found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One trial's ``result.json``. Durations are seconds; None where a phase has no end or its two times can't be compared."""
+
+    name: str
+    task: str = ""
+    reward: float | None = None
+    """The verifier's main reward, valid or not; None where there is none."""
+    valid: bool = False
+    """The reward counts, by the harness's own error policy."""
+    exceptions: tuple[str, ...] = ()
+    """Class names, the trial's own first."""
+    groups: tuple[str, ...] = ()
+    """What the policy calls them: expected, environment, api, verifier, request, auth, unknown."""
+    turns: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    took_s: float | None = None
+    environment_setup_s: float | None = None
+    agent_setup_s: float | None = None
+    agent_s: float | None = None
+    verifier_s: float | None = None
+    verifier_late_s: float | None = None
+    """Seconds by which the verifier ended after the trial; above 0 is a release race (PROBE-12)."""
+
+    @property
+    def instant(self) -> bool:
+        """Ended at once and without a token: nothing reached the model (EVAL-2)."""
+        return not self.output_tokens and self.took_s is not None and self.took_s < 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialJob:
+    """A Harbor job's own ``result.json``, rewritten at every start and end of a trial."""
+
+    planned: int | None = None
+    completed: int | None = None
+    """Errored ones included; a retry replaces its trial, so this may fall."""
+    errored: int | None = None
+    running: int | None = None
+    pending: int | None = None
+    cancelled: int | None = None
+    retries: int | None = None
+    mean: float | None = None
+    """Over all evals of the job, weighted by their trials with a valid reward."""
+    scored: int | None = None
+    exceptions: Mapping[str, int] = field(default_factory=dict)
+    started_at: datetime | None = None
+    updated_at: datetime | None = None
+    finished_at: datetime | None = None
+    """Set only by a job that ended in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalResults:
+    """Scores of an evaluation's results file. No numeric score at all means the run ended with empty results (CLEAN-6)."""
+
+    framework: str
+    scores: Mapping[str, float]
+    """``task/metric`` to value."""
+    samples: Mapping[str, int] = field(default_factory=dict)
+    """Samples scored, by task, where the file says so."""
+    model: str | None = None

@@ -1,0 +1,112 @@
+"""Progress bars: tqdm frames (split at carriage returns before they get here), their whole-line forms, tqdm-loggable.
+
+A bar's description tells what it counts (``metrics.toml``, ``[[bar]]``). One without description is the trainer's only
+if its total agrees with the trainer's, which the follower judges.
+"""
+
+from __future__ import annotations
+
+import re
+
+from supervisor.dialects.line import Line
+from supervisor.dialects.numbers import NUMBER, seconds_of, whole
+from supervisor.dialects.vocabulary import bar_role
+from supervisor.model.readings import Reading, ReadingKind
+
+NAME = "tqdm"
+MARKS = (b"%|", b"% Completed |", b"%) [", b"Progress on:")
+
+_COUNT = r"\d+(?:\.\d+)?[kKMGTP]?"
+_BAR = re.compile(
+    r"(\d{1,3})%(?:\|[^|\n]*\|| Completed \|) *(" + _COUNT + r")/(" + _COUNT + r")([^\[\]\n]{0,24})"
+    r"\[((?:\d+ days?, )?[\d:.]+)<([^,\]\n]*)(?:, *([^,\]\n]*))?(?:, *([^\]\n]*))?\]"
+)
+_WHOLE_LINE = re.compile(r"^(.{0,80}?):? +(\d+)/(\d+) \((\d+)%\) \[(\d+)s\](.*)$")
+_LOGGABLE = re.compile(
+    r"Progress on:(.*?) ("
+    + _COUNT
+    + r")(\w*?)/("
+    + _COUNT
+    + r")(\w*?) rate:(\S+).*?elapsed:([\d:]+)(?:.*?postfix:(.*))?$"
+)
+_RATE_UNIT = re.compile(r"(?:[\d.?]+[kKMGTP]?) ?([A-Za-z ]+)/s|s/ ?([A-Za-z ]+)")
+_POSTFIX = re.compile(r"([A-Za-z_][\w./ -]{0,40}?) ?[=:] ?(" + NUMBER + r")(?![\w.])")
+DATA_UNITS = frozenset({"examples", "B", "iB", "prompts", "tok", "tokens", "files", "rows", "ba", "w"})
+
+
+def read(line: Line) -> list[Reading]:
+    """All bars of one frame; several stand in one where cursor moves put them there."""
+    text = line.body
+    found: list[Reading] = []
+    at = 0
+    for bar in _BAR.finditer(text):
+        description = text[at : bar.start()].strip().rstrip(":").strip()[-80:]
+        at = bar.end()
+        unit = _unit(bar[4], bar[7])
+        role = "data" if unit in DATA_UNITS else bar_role(description)
+        found.append(
+            _bar(
+                line,
+                description,
+                role,
+                bar[2],
+                bar[3],
+                seconds_of(bar[5]),
+                _postfix(bar[8]),
+                fresh="?" in (bar[7] or ""),
+            )
+        )
+    if found:
+        return found
+    if (whole_line := _WHOLE_LINE.match(text)) is not None:
+        return [
+            _bar(
+                line,
+                whole_line[1].strip(),
+                bar_role(whole_line[1].strip()),
+                whole_line[2],
+                whole_line[3],
+                float(whole_line[5]),
+                _postfix(whole_line[6]),
+            )
+        ]
+    if (logged := _LOGGABLE.search(text[:600])) is not None:
+        return [
+            _bar(line, logged[1], bar_role(logged[1]), logged[2], logged[4], seconds_of(logged[7]), _postfix(logged[8]))
+        ]
+    return []
+
+
+def _bar(
+    line: Line,
+    description: str,
+    role: str,
+    done: str,
+    total: str,
+    elapsed_s: float | None,
+    metrics: dict[str, float],
+    *,
+    fresh: bool = False,
+) -> Reading:
+    return line.reading(
+        ReadingKind.BAR,
+        NAME,
+        label=description,
+        detail=f"{role} fresh" if fresh else role,
+        step=whole(done),
+        total=whole(total),
+        metrics=metrics,
+        elapsed_s=elapsed_s,
+    )
+
+
+def _unit(after_total: str, rate: str | None) -> str:
+    if rate and (found := _RATE_UNIT.search(rate)) is not None:
+        return (found[1] or found[2]).strip()
+    return after_total.strip()
+
+
+def _postfix(text: str | None) -> dict[str, float]:
+    if not text:
+        return {}
+    return {name.strip(" |,"): float(value.replace("_", "")) for name, value in _POSTFIX.findall(text)}

@@ -1,0 +1,39 @@
+"""verl's console logger: ``step:12 - actor/pg_loss:0.01 - critic/score/mean:0.4 - …`` on one line."""
+
+from __future__ import annotations
+
+import re
+
+from supervisor.dialects.line import Line
+from supervisor.dialects.numbers import NUMBER
+from supervisor.model.readings import Reading, ReadingKind
+
+NAME = "verl"
+MARKS = (b"step:",)
+_LINE = re.compile(r"(?:^|\s)step:(\d+) - (.*)$")
+_VALUE = re.compile(r"(?:np\.\w+\()?(" + NUMBER + r")\)?")
+_TRAINED = ("actor/", "critic/", "timing_s/", "training/", "perf/", "global_seqlen/", "response_length/")
+
+
+def read(line: Line) -> list[Reading]:
+    found = _LINE.search(line.text)
+    if found is None:
+        return []
+    metrics: dict[str, float] = {}
+    for field in found[2].split(" - "):
+        name, _, printed = field.strip().rpartition(":")
+        value = _VALUE.fullmatch(printed)
+        if name and value is not None:
+            metrics[name] = float(value[1].replace("_", ""))
+    if not metrics:
+        return []
+    trained = any(name.startswith(_TRAINED) for name in metrics)
+    return [
+        line.reading(
+            ReadingKind.STEP if trained else ReadingKind.METRIC,
+            NAME,
+            label="train" if trained else "eval",
+            step=int(found[1]),
+            metrics=metrics,
+        )
+    ]
