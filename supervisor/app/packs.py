@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from supervisor.diagnosis.catalogue import Catalogue, load
 from supervisor.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from supervisor.diagnosis.scan import Scanner
 
 
 def shipped() -> list[tuple[str, str]]:
@@ -32,11 +37,36 @@ def from_paths(paths: Iterable[Path]) -> list[tuple[str, str]]:
     return packs
 
 
-def catalogue(own: Iterable[Path] = (), off: Iterable[str] = ()) -> Catalogue:
+def catalogue(own: Iterable[Path] = (), off: Iterable[str] = (), *, strict: bool = False) -> Catalogue:
     """Shipped packs plus the user's, minus the entries switched off."""
-    whole = load([*shipped(), *from_paths(own)])
+    whole = load([*shipped(), *from_paths(own)], strict=strict)
     off = list(off)
     try:
         return whole.without(off) if off else whole
     except KeyError as error:
         raise UsageError(str(error.args[0])) from error
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A catalogue with its engine and scanner; for one thread at a time."""
+
+    catalogue: Catalogue
+    scanner: Scanner
+
+
+def prepare(own: Iterable[Path] = (), off: Iterable[str] = (), engine: str = "auto") -> Prepared:
+    """Load packs and compile them. `engine`: auto, hyperscan or re2. Raises `UsageError` and `PackError`."""
+    from supervisor.diagnosis.engines import EngineUnavailable, HyperscanEngine, Re2Engine
+    from supervisor.diagnosis.scan import Scanner, patterns_of
+
+    whole = catalogue(own, off)
+    patterns, once, _ = patterns_of(whole)
+    errors = []
+    for name, build in (("hyperscan", HyperscanEngine), ("re2", Re2Engine)):
+        if engine in ("auto", name):
+            try:
+                return Prepared(whole, Scanner(whole, build(patterns, once)))
+            except EngineUnavailable as error:
+                errors.append(str(error))
+    raise UsageError(f"no scan engine works here: {'; '.join(errors)}")

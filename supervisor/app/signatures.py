@@ -17,7 +17,7 @@ def run_check(paths: list[Path]) -> int:
 
     try:
         shipped = {str(Path(path).name) for path in paths if "data/signatures" in path.resolve().as_posix()}
-        catalogue = packs.catalogue(own=[path for path in paths if path.name not in shipped])
+        catalogue = packs.catalogue(own=[path for path in paths if path.name not in shipped], strict=True)
     except PackError as error:
         print(f"signatures: {error}", file=sys.stderr)
         return 2

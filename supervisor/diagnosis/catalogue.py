@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from supervisor.diagnosis.patterns import Pattern, PatternRefused, parse
-from supervisor.model.diagnosis import CATEGORIES, CONFIDENCES, TRANSIENCES
+from supervisor.model.diagnosis import CATEGORIES, CONFIDENCES, TRANSIENCES, USUAL
 
 ROLES = ("cause", "echo", "teardown", "noise", "heartbeat", "context", "progress", "finish")
 DEPTHS = ("root", "fault", "symptom")
@@ -110,8 +110,11 @@ class Catalogue:
         return Catalogue(kept, self.categories, digest)
 
 
-def load(packs: Sequence[tuple[str, str]]) -> Catalogue:
-    """Read packs given as (name for messages, TOML text). Raises `PackError` for the first thing that is wrong."""
+def load(packs: Sequence[tuple[str, str]], *, strict: bool = True) -> Catalogue:
+    """Read packs given as (name for messages, TOML text). Raises `PackError` for the first thing that is wrong.
+
+    Without `strict`, entries may name others that are not there (packs left out); such names are never hit.
+    """
     signatures: list[Signature] = []
     owners: dict[str, str] = {}
     categories = set(CATEGORIES)
@@ -128,7 +131,7 @@ def load(packs: Sequence[tuple[str, str]]) -> Catalogue:
     known = set(owners) | categories | {ANY_EXCEPTION}
     for signature in signatures:
         named = signature.with_ | signature.unless | signature.explains
-        if missing := (named - known) | (signature.crosstalk - set(owners)):
+        if strict and (missing := (named - known) | (signature.crosstalk - set(owners))):
             raise PackError(signature.pack, signature.code, f"names unknown entries: {', '.join(sorted(missing))}")
     digest = hashlib.sha256("\0".join(text for _, text in packs).encode()).hexdigest()
     return Catalogue(tuple(signatures), frozenset(categories), digest)
@@ -212,7 +215,7 @@ def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: fro
         category=category,
         depth=_one_of(entry, "depth", DEPTHS, "fault", wrong),
         confidence=_one_of(entry, "confidence", CONFIDENCES, "medium", wrong),
-        transience=_one_of(entry, "transience", TRANSIENCES, "unknown", wrong),
+        transience=_one_of(entry, "transience", TRANSIENCES, USUAL.get(str(category), ("unknown", ""))[0], wrong),
         with_=frozenset(entry.get("with", ())),
         unless=frozenset(entry.get("unless", ())),
         window=window,
@@ -223,7 +226,7 @@ def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: fro
         service=entry.get("service", False),
         pick=_one_of(entry, "pick", ("first", "last"), "first", wrong),
         why=entry["why"],
-        action=entry.get("action", ""),
+        action=entry.get("action", USUAL.get(str(category), ("", ""))[1]),
         source=entry.get("source", ""),
         matches=tuple(entry["matches"]),
         spares=tuple(entry.get("spares", ())),

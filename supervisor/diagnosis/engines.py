@@ -85,7 +85,7 @@ class HyperscanEngine:
 
     def dump(self) -> bytes | None:
         """See `Engine.dump`."""
-        return bytes(self._dumpb(self._database))  # type: ignore[no-untyped-call]
+        return bytes(self._dumpb(self._database))
 
 
 class Re2Engine:
@@ -106,7 +106,8 @@ class Re2Engine:
         texts = [f"(?i:{pattern.engine})" if pattern.caseless else pattern.engine for pattern in patterns]
         self._whole = self._compiled(re2, options, texts)
         self._once = once
-        self._compile_one = lambda number: re2.compile(texts[number].encode("latin-1"), options)
+        self._compile: Any = re2.compile
+        self._texts, self._options = texts, options
         self._ones: dict[int, Any] = {}
         rest = [number for number in range(len(texts)) if number not in once]
         self._rest_numbers = rest
@@ -151,7 +152,7 @@ class Re2Engine:
     def _end(self, number: int, line: bytes) -> int:
         """Where the match ends in a long line, of which only a part is kept."""
         if number not in self._ones:
-            self._ones[number] = self._compile_one(number)
+            self._ones[number] = self._compile(self._texts[number].encode("latin-1"), self._options)
         match = self._ones[number].search(line)
         return int(match.end()) if match is not None else len(line)
 

@@ -189,7 +189,7 @@ class _Reading:
             bytes=size - self.start_offset,
             lines=total,
             hits=tuple(hits),
-            counts=tuple((code, *numbers) for code, numbers in self.counts.items()),
+            counts=tuple((code, n[0], n[1], n[2]) for code, n in self.counts.items()),
             marks=tuple(marks),
             silence=silence,
         )
@@ -214,8 +214,7 @@ class _Reading:
             at = self.buffer.rfind(b"\n", 0, position) + 1
             by_line.setdefault(max(at, 0), []).append((number, position))
         hits, bounds = [], []
-        headers = [self.base_to_buffer(offset) for offset in self.pending]
-        headers = [at for at in headers if at is not None]
+        headers = [offset - self.base for offset in self.pending if offset >= self.base]
         claimed: set[int] = set()
         for at in sorted(by_line):
             numbers = by_line[at]
@@ -240,10 +239,6 @@ class _Reading:
                     hits.append(hit)
                     bounds.append(span[0])
         return sorted(hits, key=lambda hit: hit.offset), sorted(bounds)
-
-    def base_to_buffer(self, offset: int) -> int | None:
-        at = offset - self.base
-        return at if at >= 0 else None
 
     def line(
         self, at: int, numbers: Sequence[tuple[int, int]], high: int, *, sure: bool = False

@@ -1,0 +1,219 @@
+"""Ranking: which of the candidates set off the rest.
+
+The earliest cause after the last good progress wins. What explains more goes before what others merely see of it;
+an exception's chain is followed to its beginning; echoes and teardown attach to the cause; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from supervisor.diagnosis.evidence import (
+    ADVANCES_THAT_CLEAR,
+    BARE,
+    FAULT,
+    GAP_THAT_HANDLES,
+    LAST_RESORT,
+    ROOT,
+    SYMPTOM,
+    Candidate,
+    Cleared,
+    Evidence,
+)
+from supervisor.model.diagnosis import FileReading
+
+BURST_LINES = 12
+"""Lines within which entries of one category speak of the same event."""
+ROOT_REACH_LINES = 3000
+ROOT_REACH_S = 1800.0
+"""How long after the first error a root cause may be told and still explain it."""
+LATE_FAULT_LINES = 400
+
+
+def clear(evidence: Evidence) -> list[Candidate]:
+    """Candidates that still stand once progress, proper ends and later output are weighed; the others go to `cleared`."""
+    standing: list[Candidate] = []
+    for candidate in evidence.candidates:
+        why = _why_cleared(evidence, candidate)
+        if why is None:
+            standing.append(candidate)
+        else:
+            evidence.cleared.append(Cleared(candidate, why))
+    return _without_handled(evidence, standing)
+
+
+def _why_cleared(evidence: Evidence, candidate: Candidate) -> str | None:
+    signature = candidate.signature
+    if signature is None or not signature.survives:
+        advances = evidence.advances(candidate.hit, candidate.file)
+        enough = ADVANCES_THAT_CLEAR if evidence.follows(candidate, ("echo", "teardown")) else 1
+        if advances >= enough:
+            return "the run went on: progress advanced after it"
+    if candidate.level <= SYMPTOM and (signature is None or not signature.survives):
+        finish = evidence.finish_before(candidate)
+        if finish is not None:
+            return f"it comes after the work's proper end ({finish.hit.code}, line {finish.hit.line})"
+    return None
+
+
+def _without_handled(evidence: Evidence, standing: list[Candidate]) -> list[Candidate]:
+    """Set aside unnamed exceptions after which much ordinary output came before the next error."""
+    kept: list[Candidate] = []
+    for candidate in standing:
+        later = [
+            other.hit.line
+            for other in standing
+            if other.file == candidate.file and other.hit.line > candidate.hit.line and other.level >= SYMPTOM
+        ]
+        gap = min(later, default=candidate.hit.line) - candidate.hit.line
+        if candidate.signature is None and gap > GAP_THAT_HANDLES:
+            evidence.cleared.append(Cleared(candidate, f"it was handled: {gap} lines of other output follow it"))
+        else:
+            kept.append(candidate)
+    return kept
+
+
+def choose(evidence: Evidence, standing: Sequence[Candidate]) -> Candidate | None:
+    """The cause among those that stand."""
+    ordered = sorted(standing, key=lambda candidate: _when(evidence.readings, candidate))
+    if not ordered:
+        return None
+    chosen = _first(evidence, ordered)
+    chosen = _deepest_of_chain(ordered, chosen)
+    chosen = _explained(evidence, ordered, chosen)
+    return _best_line(ordered, chosen)
+
+
+def _when(readings: Sequence[FileReading], candidate: Candidate) -> tuple[float, int, int]:
+    """Order in time: by clock over files where all have one, else by file and place."""
+    timed = len(readings) > 1 and candidate.hit.clock is not None
+    return (candidate.hit.clock or 0.0) if timed else 0.0, candidate.file, candidate.hit.offset
+
+
+def _first(evidence: Evidence, ordered: Sequence[Candidate]) -> Candidate:
+    faults = [candidate for candidate in ordered if candidate.level == FAULT]
+    symptoms = [candidate for candidate in ordered if candidate.level == SYMPTOM]
+    roots = [candidate for candidate in ordered if candidate.level == ROOT]
+    first = faults[0] if faults else None
+    if roots:
+        earliest = min(
+            (c for c in (*faults[:1], *symptoms[:1])), key=lambda c: _when(evidence.readings, c), default=None
+        )
+        for root in roots:
+            if earliest is None or _within_reach(earliest, root):
+                return root
+    if first is not None and symptoms and not _same_chain(ordered, symptoms[0], first):
+        symptom = symptoms[0]
+        if _when(evidence.readings, symptom) < _when(evidence.readings, first):
+            first = next((fault for fault in faults if _outweighs(fault, symptom)), symptom)
+    if first is not None:
+        return first
+    if symptoms:
+        return symptoms[0]
+    bare = [candidate for candidate in ordered if candidate.level == BARE]
+    if bare:
+        return bare[0]
+    last_resort = [candidate for candidate in ordered if candidate.level == LAST_RESORT]
+    return max(last_resort, key=lambda candidate: candidate.weight) if last_resort else roots[0]
+
+
+def _within_reach(earlier: Candidate, root: Candidate) -> bool:
+    first, second = earlier.hit, root.hit
+    if first.clock is not None and second.clock is not None:
+        return second.clock - first.clock <= ROOT_REACH_S
+    return earlier.file != root.file or second.line - first.line <= ROOT_REACH_LINES
+
+
+def _outweighs(fault: Candidate, symptom: Candidate) -> bool:
+    """A fault told after a symptom goes before it only if it has a sure name and comes in the same burst."""
+    if fault.signature is None or fault.weight < 2:
+        return False
+    if fault.file != symptom.file:
+        return True
+    return fault.hit.line - symptom.hit.line <= LATE_FAULT_LINES
+
+
+def _chain(ordered: Sequence[Candidate], chosen: Candidate) -> list[Candidate]:
+    """The exceptions of one stream that were printed as one chain, in the order of print."""
+    own = [
+        candidate
+        for candidate in ordered
+        if candidate.hit.traceback is not None
+        and candidate.file == chosen.file
+        and candidate.hit.stream == chosen.hit.stream
+    ]
+    own.sort(key=lambda candidate: candidate.hit.offset)
+    chain: list[Candidate] = []
+    for candidate in own:
+        traceback = candidate.hit.traceback
+        assert traceback is not None
+        linked = traceback.is_chained or traceback.is_original
+        if chain and not linked:
+            if chosen in chain:
+                return chain
+            chain = []
+        chain.append(candidate)
+    return chain if chosen in chain else [chosen]
+
+
+def _same_chain(ordered: Sequence[Candidate], one: Candidate, other: Candidate) -> bool:
+    return other in _chain(ordered, one) and one.hit.traceback is not None
+
+
+def _deepest_of_chain(ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
+    if chosen.hit.traceback is None:
+        return chosen
+    chain = _chain(ordered, chosen)
+    originals = [candidate for candidate in chain if candidate.hit.traceback and candidate.hit.traceback.is_original]
+    by_depth = [*reversed(originals), *(candidate for candidate in chain if candidate not in originals)]
+    named = [candidate for candidate in by_depth if candidate.signature is not None and candidate.level >= FAULT]
+    unnamed = [candidate for candidate in by_depth if candidate.signature is None]
+    if originals:
+        return named[0] if named else by_depth[0]
+    if chosen.level >= FAULT and chosen.signature is not None and named:
+        return named[0]
+    return named[0] if named else unnamed[0] if unnamed else chosen
+
+
+def _explained(evidence: Evidence, ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
+    """Follow `explains`: a later entry that says that what was chosen is its consequence."""
+    for _ in range(4):
+        better = next(
+            (
+                other
+                for other in ordered
+                if other.signature is not None
+                and other is not chosen
+                and other.signature.explains & {chosen.category, chosen.hit.code}
+                and other.category != chosen.category
+                and _within_reach(chosen, other)
+            ),
+            None,
+        )
+        if better is None:
+            return chosen
+        chosen = better
+    return chosen
+
+
+def _best_line(ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
+    """Of the lines that tell the same event, the one that tells it best."""
+    same = [
+        other
+        for other in ordered
+        if other.category == chosen.category
+        and other.file == chosen.file
+        and other.level >= min(chosen.level, SYMPTOM)
+        and abs(other.hit.line - chosen.hit.line) <= BURST_LINES
+        and (other.hit.stream == chosen.hit.stream or other.weight > chosen.weight)
+        and (other.signature is not None or chosen.signature is None)
+    ]
+    if chosen.signature is not None and chosen.signature.pick == "last":
+        return max((c for c in ordered if c.hit.code == chosen.hit.code), key=lambda c: (c.file, c.hit.offset))
+    if chosen.signature is None:
+        return chosen
+
+    def worth(candidate: Candidate) -> tuple[int, bool, int]:
+        return candidate.weight, candidate.hit.traceback is not None, -candidate.hit.offset
+
+    return max([chosen, *same], key=worth)

@@ -1,0 +1,269 @@
+"""From readings of logs, and the scheduler's record where there is one, to one answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from supervisor.diagnosis import cause as ranking
+from supervisor.diagnosis import wording
+from supervisor.diagnosis.catalogue import Catalogue
+from supervisor.diagnosis.evidence import BARE, LAST_RESORT, SYMPTOM, Candidate, Evidence
+from supervisor.diagnosis.fingerprint import fingerprint
+from supervisor.diagnosis.scheduler import Ending, read_ending
+from supervisor.model.diagnosis import (
+    USUAL,
+    Diagnosis,
+    FileReading,
+    Hit,
+    Mark,
+    NoiseCount,
+    Quote,
+    RuledOut,
+    SchedulerRecord,
+    Silence,
+)
+
+MOST_ECHOES = 40
+MOST_RULED_OUT = 20
+HANG_S = 1800.0
+"""Seconds of nothing but heartbeats that make a silence a hang."""
+HANG_BEATS = 24
+"""As many heartbeats in a row do where lines carry no time."""
+
+
+def diagnose(
+    readings: Sequence[FileReading], catalogue: Catalogue, scheduler: SchedulerRecord | None = None
+) -> Diagnosis:
+    """One answer for all files of a job. Never guesses: without evidence it says what is missing (FAIL-2, FAIL-3)."""
+    usable = [reading for reading in readings if reading.state in ("read", "partly") and reading.bytes]
+    ending = read_ending(scheduler)
+    evidence = Evidence(usable, catalogue)
+    standing = ranking.clear(evidence)
+    chosen = ranking.choose(evidence, standing)
+    silence = _hang(evidence) if chosen is None or chosen.level <= LAST_RESORT else None
+    if ending is not None and _ending_goes_first(ending, chosen):
+        answer = _by_scheduler(ending, chosen, evidence)
+    elif silence is not None and not (ending is not None and ending.is_clean):
+        answer = _by_silence(evidence, *silence)
+    elif chosen is not None:
+        answer = _by_log(evidence, chosen, standing, ending)
+    elif not usable and not any(reading.state == "empty" for reading in readings):
+        answer = _unread()
+    else:
+        answer = _nothing_found(evidence, ending, usable)
+    return replace(
+        answer,
+        noise=_noise(evidence),
+        ruled_out=_ruled_out(evidence),
+        missing=(*answer.missing, *wording.unreadable(readings)),
+        files=tuple(readings),
+    )
+
+
+def quote(evidence: Evidence, hit: Hit, file: int) -> Quote:
+    """The hit as a quote of its file."""
+    rank = hit.stream.rank
+    captured = hit.captured("rank")
+    if rank is None and captured is not None and captured.isdigit():
+        rank = int(captured)
+    return Quote(
+        file=evidence.readings[file].path,
+        line=hit.line,
+        offset=hit.offset,
+        text=hit.text,
+        signature=hit.code,
+        rank=rank,
+        node=hit.captured("node") or hit.stream.node,
+    )
+
+
+def _by_log(evidence: Evidence, chosen: Candidate, standing: Sequence[Candidate], ending: Ending | None) -> Diagnosis:
+    signature = chosen.signature
+    progress = _progress(evidence, chosen.hit, chosen.file)
+    transience = signature.transience if signature else "deterministic"
+    usual_action = USUAL.get(chosen.category, ("unknown", ""))[1]
+    echoes, left_out = _echoes(evidence, chosen, standing)
+    confidence = chosen.confidence
+    if chosen.level in (BARE, LAST_RESORT) and confidence == "high":
+        confidence = "medium"
+    absent = _absent_ranks(evidence, chosen)
+    return Diagnosis(
+        category=chosen.category,
+        confidence=confidence,
+        transience=transience,
+        summary=wording.summary(chosen, evidence, progress, absent),
+        action=(signature.action if signature and signature.action else usual_action),
+        fingerprint=fingerprint(chosen.category, chosen.hit.code, chosen.hit.message, chosen.hit.traceback),
+        reasons=wording.reasons(chosen, evidence, standing, ending),
+        cause=quote(evidence, chosen.hit, chosen.file),
+        exception=chosen.hit.traceback,
+        echoes=echoes,
+        echoes_left_out=left_out,
+        progress=progress,
+        missing=wording.missing_for(chosen),
+        absent_ranks=absent,
+    )
+
+
+def _ending_goes_first(ending: Ending, chosen: Candidate | None) -> bool:
+    """True if what the scheduler knows explains more than what the logs say."""
+    if ending.category is None:
+        return False
+    if chosen is None:
+        return True
+    if chosen.category == ending.category:
+        return False
+    if ending.is_root:
+        return chosen.level <= SYMPTOM or chosen.signature is None or chosen.category in ending.explains
+    return chosen.level <= LAST_RESORT
+
+
+def _by_scheduler(ending: Ending, chosen: Candidate | None, evidence: Evidence) -> Diagnosis:
+    category = str(ending.category)
+    transience, action = USUAL[category]
+    echoes = (quote(evidence, chosen.hit, chosen.file),) if chosen else ()
+    return Diagnosis(
+        category=category,
+        confidence=ending.confidence,
+        transience=transience,
+        summary=f"{ending.text}.",
+        action=action,
+        fingerprint=fingerprint(category, "scheduler", ending.word, None),
+        reasons=(ending.text, *wording.overruled(chosen)),
+        echoes=echoes,
+        progress=_last_progress(evidence),
+        missing=("no line of the logs names this cause; it rests on the scheduler's record alone",),
+    )
+
+
+def _hang(evidence: Evidence) -> tuple[int, Silence, int, float | None] | None:
+    """(file, last work, heartbeats, seconds) if the logs end in nothing but heartbeats."""
+    quiet = [
+        (number, reading.silence)
+        for number, reading in enumerate(evidence.readings)
+        if reading.silence is not None and reading.silence.heartbeats
+    ]
+    longest = max(quiet, key=lambda pair: (pair[1].seconds or 0.0, pair[1].heartbeats), default=None)
+    if longest is None:
+        return None
+    file, silence = longest
+    if any(place.role == "finish" for place in evidence.others):
+        return None
+    enough = (
+        silence.heartbeats >= 3 and silence.seconds >= HANG_S if silence.seconds else silence.heartbeats >= HANG_BEATS
+    )
+    if not enough or (not evidence.has_steps and any(evidence.service_marks)):
+        return None
+    return file, silence, silence.heartbeats, silence.seconds
+
+
+def _by_silence(evidence: Evidence, file: int, silence: Silence, beats: int, seconds: float | None) -> Diagnosis:
+    transience, action = USUAL["silent-hang"]
+    reading = evidence.readings[file]
+    text = silence.text
+    how_long = f" for {wording.duration(seconds)}" if seconds else ""
+    return Diagnosis(
+        category="silent-hang",
+        confidence="medium",
+        transience=transience,
+        summary=f"Nothing but heartbeats ({beats} lines){how_long} after line {silence.line} of {reading.path}.",
+        action=action,
+        fingerprint=fingerprint("silent-hang", "silence", text.decode("utf-8", "replace"), None),
+        reasons=(
+            "no error stands in the logs that were read",
+            f"the last line of work is followed by {beats} heartbeats{how_long}",
+        ),
+        cause=Quote(
+            reading.path, silence.line, silence.offset, text, "silence", silence.stream.rank, silence.stream.node
+        ),
+        progress=_last_progress(evidence),
+        missing=("stacks of the processes: the logs don't say where they wait",),
+    )
+
+
+def _unread() -> Diagnosis:
+    return Diagnosis(
+        category="unread",
+        confidence="low",
+        transience="unknown",
+        summary="Nothing could be read, so nothing is known.",
+        action="Get the log.",
+        fingerprint="",
+    )
+
+
+def _nothing_found(evidence: Evidence, ending: Ending | None, usable: Sequence[FileReading]) -> Diagnosis:
+    progress = _last_progress(evidence)
+    finished = any(place.role == "finish" for place in evidence.others)
+    missing, summary = wording.nothing(evidence, ending, usable, progress, finished=finished)
+    return Diagnosis(
+        category="none",
+        confidence="high" if usable and not missing else "low",
+        transience="unknown",
+        summary=summary,
+        action="Nothing to do." if not missing else "Look where the missing evidence would be.",
+        fingerprint="",
+        progress=progress,
+        missing=missing,
+    )
+
+
+def _progress(evidence: Evidence, hit: Hit, file: int) -> Mark | None:
+    marks = evidence.trainer_marks if evidence.has_steps else evidence.service_marks
+    own = [mark for mark in marks[file] if mark.offset <= hit.offset]
+    if own:
+        return own[-1]
+    timed = [mark for group in marks for mark in group if mark.clock and hit.clock and mark.clock <= hit.clock]
+    return max(timed, key=lambda mark: mark.clock or 0.0, default=None)
+
+
+def _last_progress(evidence: Evidence) -> Mark | None:
+    marks = evidence.trainer_marks if evidence.has_steps else evidence.service_marks
+    last = [group[-1] for group in marks if group]
+    return max(last, key=lambda mark: (mark.clock or 0.0, mark.position or 0.0), default=None)
+
+
+def _echoes(evidence: Evidence, chosen: Candidate, standing: Sequence[Candidate]) -> tuple[tuple[Quote, ...], int]:
+    places = [(place.file, place.hit) for place in evidence.others if place.role in ("echo", "teardown")]
+    places += [(other.file, other.hit) for other in standing if other is not chosen]
+    unique = {(file, hit.offset): (file, hit) for file, hit in places if hit is not chosen.hit}
+    ordered = [unique[key] for key in sorted(unique)]
+    return tuple(quote(evidence, hit, file) for file, hit in ordered[:MOST_ECHOES]), max(0, len(ordered) - MOST_ECHOES)
+
+
+def _noise(evidence: Evidence) -> tuple[NoiseCount, ...]:
+    counted = []
+    entries = evidence.catalogue.by_code
+    for reading in evidence.readings:
+        for code, count, first, last in reading.counts:
+            entry = entries.get(code)
+            if entry is not None and entry.role == "noise":
+                counted.append(NoiseCount(code, reading.path, count, first, last, entry.why))
+    return tuple(sorted(counted, key=lambda noise: -noise.count)[:MOST_RULED_OUT])
+
+
+def _ruled_out(evidence: Evidence) -> tuple[RuledOut, ...]:
+    shown: dict[tuple[str, str], RuledOut] = {}
+    for cleared in evidence.cleared:
+        candidate = cleared.candidate
+        if candidate.level > LAST_RESORT:
+            key = (candidate.hit.code if candidate.signature else candidate.hit.message[:60], cleared.why)
+            shown[key] = RuledOut(quote(evidence, candidate.hit, candidate.file), candidate.category, cleared.why)
+    return tuple(list(shown.values())[-MOST_RULED_OUT:])
+
+
+def _absent_ranks(evidence: Evidence, chosen: Candidate) -> tuple[int, ...]:
+    """Ranks that print elsewhere but did not report a collective's timeout that others report."""
+    if chosen.category != "nccl-timeout":
+        return ()
+    told: set[int] = set()
+    seen: set[int] = set()
+    for candidate in evidence.candidates:
+        rank = candidate.hit.stream.rank
+        if rank is not None and candidate.category == "nccl-timeout":
+            told.add(rank)
+    for reading in evidence.readings:
+        seen |= {mark.stream.rank for mark in reading.marks if mark.stream.rank is not None}
+        seen |= {hit.stream.rank for hit in reading.hits if hit.stream.rank is not None}
+    return tuple(sorted(seen - told)) if told else ()
