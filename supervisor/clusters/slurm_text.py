@@ -1,0 +1,381 @@
+"""What a login node printed, turned into rows. Pure, and nothing is believed that is not whole (POLL-1, POLL-2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from supervisor.clusters.shell import Ran
+from supervisor.clusters.slurm_commands import ACCOUNTING_FIELDS, DETAIL_FIELDS, QUEUE_FIELDS, UNIT, Nonce
+from supervisor.model.errors import AnswerUnusable, ClusterError, CommandFailed
+
+# -- the frame ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One command of a script: what it printed and how it ended."""
+
+    name: str
+    status: int
+    out: bytes
+    said: str
+    """Its standard error."""
+
+    @property
+    def text(self) -> str:
+        return safe_text(self.out)
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing in it is believed; None for a part that is positively good (POLL-2)."""
+        said = self.said.strip()
+        if self.status in (124, 137):
+            return f"{self.name}: no answer in time" + (f" ({_short(said)})" if said else "")
+        trouble = trouble_in(self.said)
+        if self.status != 0 or trouble:
+            return _short(trouble or said or f"exit status {self.status}")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All parts of one whole answer, in order."""
+
+    parts: tuple[Part, ...]
+
+    def get(self, name: str) -> Part | None:
+        """The first part of this name."""
+        return next((part for part in self.parts if part.name == name), None)
+
+    def all(self, name: str) -> Sequence[Part]:
+        return [part for part in self.parts if part.name == name]
+
+
+def read_answer(cluster: str, place: str, ran: Ran, nonce: Nonce) -> Answer:
+    """The parts of an answer that came whole. Raises CommandFailed or AnswerUnusable for any other."""
+    if ran.truncated:
+        raise AnswerUnusable(cluster, f"{place} sent more than was allowed for; nothing of it counts")
+    if ran.exit_status != 0:
+        raise CommandFailed(cluster, f"the script on {place}", ran.exit_status, safe_text(ran.stderr))
+    pieces = ran.stdout.split(b"\n" + nonce.mark.encode() + b" ")
+    if len(pieces) < 2 or pieces[-1] != b"whole\n":
+        raise AnswerUnusable(cluster, f"the answer of {place} is cut off")
+    body = pieces[1:-1]
+    if len(body) % 3:
+        raise AnswerUnusable(cluster, f"the answer of {place} is garbled")
+    return Answer(tuple(_part(cluster, place, *body[at : at + 3]) for at in range(0, len(body), 3)))
+
+
+def _part(cluster: str, place: str, begin: bytes, said: bytes, end: bytes) -> Part:
+    head, newline, out = begin.partition(b"\n")
+    said_head, said_newline, said_text = said.partition(b"\n")
+    words, said_words, end_words = head.split(), said_head.split(), end.split()
+    framed = (
+        newline and said_newline and len(words) == 2 and len(end_words) == 3 and end_words[2].isdigit()
+        and words[0] == b"begin" and end_words[0] == b"end"
+        and said_words == [b"said", words[1]] and end_words[1] == words[1]
+    )  # fmt: skip
+    if not framed:
+        raise AnswerUnusable(cluster, f"the answer of {place} is garbled")
+    return Part(words[1].decode("ascii", "replace"), int(end_words[2]), out, safe_text(said_text))
+
+
+TROUBLE = (
+    "slurm_load_jobs error",
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Zero Bytes were transmitted",
+    "Communication connection failure",
+    "Protocol authentication error",
+    "standby mode",
+    "Problem talking to the database",
+    "Unable to connect to database",
+    "Sending PersistInit msg",
+    "Resource temporarily unavailable",
+    "Cannot allocate memory",
+    "Cannot fork",
+    "Connection refused",
+    "Unable to process configuration",
+    "Could not establish a configuration source",
+    "Invalid job format specification",
+)
+"""Words of a client that could not do its work. Where one of them is printed nothing else counts, whatever the exit status."""
+
+ACCOUNTING_IS_OFF = "Slurm accounting storage is disabled"
+UNKNOWN_JOB = "Invalid job id specified"
+"""What ``squeue -j`` says, with exit status 1, when it knows none of the ids: they ended and were purged. No outage."""
+
+
+def trouble_in(said: str) -> str | None:
+    """The line that holds a word of trouble."""
+    if any(word in said for word in TROUBLE):
+        for line in said.splitlines():
+            if any(word in line for word in TROUBLE):
+                return line.strip()
+    return None
+
+
+def safe_text(data: bytes) -> str:
+    """Text that every store takes: what is no UTF-8 stays readable as an escape, and NUL is spelt out."""
+    return data.decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else text[:300] + "…"
+
+
+def good(cluster: str, place: str, answer: Answer, name: str, command: str) -> Part:
+    """A part that must be there and good. Raises CommandFailed or AnswerUnusable."""
+    part = answer.get(name)
+    if part is None:
+        raise AnswerUnusable(cluster, f"the answer of {place} lacks what {command} says")
+    if (failure := part.failure) is not None:
+        raise ClusterError(cluster, f"{command} on {place}: {failure}")
+    return part
+
+
+# -- the queue ---------------------------------------------------------------------------------------------------------
+
+
+class QueueRow(NamedTuple):
+    """One record of squeue, as text, in the order of QUEUE_FIELDS."""
+
+    start: str
+    stop: str
+    shown_id: str
+    state: str
+    user: str
+    raw_id: str
+    submit: str
+    restarts: str
+    account: str
+    partition: str
+    reason: str
+    limit: str
+    node_count: str
+    nodes: str
+    exit_code: str
+    dependency: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        return id_of(self.shown_id)
+
+
+NOT_STARTED = f"N/A{UNIT}N/A{UNIT}"
+"""How the fingerprint of a waiting job begins: its expected times move with every round of the scheduler."""
+_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+_BETWEEN = len(QUEUE_FIELDS) - 1
+_SHOWN = re.compile(r"[0-9]+(?:_[0-9]+|_\[[0-9,:%-]*(?:\.\.\.)?\]|\+[0-9]+)?")
+
+
+class Queue(NamedTuple):
+    """A whole queue: fingerprints by id, and the rows whose fingerprint is new."""
+
+    lines: dict[str, str]
+    fresh: list[QueueRow]
+
+
+def read_queue(text: str, nonce: Nonce, known: Mapping[str, object], users: Collection[str]) -> Queue:
+    """``text`` of ``squeue -O QUEUE_FIELDS``. Raises ValueError for anything that is no whole record.
+
+    A record that stands in ``known`` word for word is not taken apart. Records of users that were not asked for are left
+    out (POLL-8).
+    """
+    records = text.split(f"{nonce.end}\n")
+    if records.pop():
+        raise ValueError("squeue's answer does not end with a whole record")
+    same = {line: job for job, line in known.items() if isinstance(line, str)}
+    lines: dict[str, str] = {}
+    fresh: list[QueueRow] = []
+    seen_before, make, between = same.get, QueueRow._make, _BETWEEN
+    for record in records:
+        line, job = record, seen_before(record)
+        if job is None:
+            fields = record.split(UNIT, between)
+            if len(fields) <= between:
+                raise ValueError(f"squeue printed a record of {len(fields)} fields, not {between + 1}")
+            if fields[3] in _WAITING and not record.startswith(NOT_STARTED):
+                fields[0] = fields[1] = "N/A"
+                line = UNIT.join(fields)
+                job = seen_before(line)
+            if job is None:
+                if fields[4] not in users:
+                    continue
+                fresh.append(make(fields))
+                job = fields[2] if fields[2].isdecimal() else id_of(fields[2])
+        lines[job] = line
+    return Queue(lines, fresh)
+
+
+def row_of(line: str) -> QueueRow:
+    """A fingerprint of :func:`read_queue` taken apart again."""
+    return QueueRow._make(line.split(UNIT, _BETWEEN))
+
+
+def id_of(shown: str) -> str:
+    """Our id for a job as Slurm shows it: ``123``, ``6_3``, ``35+1``.
+
+    The waiting rest of an array, ``6_[2-9%4]``, is one job with the array's own id: that is what Slurm itself calls it
+    once it is cancelled, and the name stays the same while its tasks start one by one. Raises ValueError for no id.
+    """
+    if not _SHOWN.fullmatch(shown):
+        raise ValueError(f"squeue printed {shown[:80]!r} where a job's id belongs")
+    return shown.partition("_[")[0]
+
+
+def group_of(shown: str) -> str | None:
+    """What siblings share: the id of their array or heterogeneous job (POLL-11)."""
+    found = re.match(r"([0-9]+)[_+]", shown)
+    return found[1] if found else None
+
+
+def tasks_in(shown: str) -> int:
+    """How many tasks a record stands for: ``6_[1-5,9:2%3]``. 1 for anything else."""
+    _, bracket, inside = shown.partition("_[")
+    if not bracket:
+        return 1
+    count = 0
+    for span in inside.rstrip("]").partition("%")[0].split(","):
+        found = re.fullmatch(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?", span)
+        if found:
+            first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+            count += max(last - first, 0) // max(step, 1) + 1
+    return max(count, 1)
+
+
+# -- accounting --------------------------------------------------------------------------------------------------------
+
+
+class AccountingRow(NamedTuple):
+    """One allocation of sacct, as text, in the order of ACCOUNTING_FIELDS. A requeued job has one for each attempt."""
+
+    shown_id: str
+    raw_id: str
+    state: str
+    exit_code: str
+    submit: str
+    start: str
+    stop: str
+    user: str
+    account: str
+    partition: str
+    node_count: str
+    nodes: str
+    limit_min: str
+    workdir: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        return id_of(self.shown_id)
+
+    @property
+    def submitted(self) -> int:
+        return int(self.submit) if self.submit.isdecimal() else 0
+
+
+def read_accounting(text: str, nonce: Nonce) -> list[AccountingRow]:
+    """``text`` of ``sacct -P``. Names and folders may hold line ends: records are told apart by counting fields.
+
+    Raises ValueError for anything that is no whole record.
+    """
+    if not text:
+        return []
+    if not text.endswith("\n"):
+        raise ValueError("sacct's answer does not end with a whole record")
+    pieces = text[:-1].split(nonce.gap)
+    width = len(ACCOUNTING_FIELDS) - 1
+    if len(pieces) < width + 1 or (len(pieces) - 1) % width:
+        raise ValueError(f"sacct printed {len(pieces)} fields, which is no whole number of records")
+    rows = []
+    first = pieces[0]
+    for at in range(1, len(pieces), width):
+        inner, last = pieces[at : at + width - 1], pieces[at + width - 1]
+        following = ""
+        if at + width < len(pieces):
+            last, newline, following = last.rpartition("\n")
+            if not newline:
+                raise ValueError("sacct printed a record that does not end")
+        row = AccountingRow._make((first, *inner, last))
+        id_of(row.shown_id)
+        rows.append(row)
+        first = following
+    return rows
+
+
+# -- details, files, numbers -------------------------------------------------------------------------------------------
+
+
+class DetailRow(NamedTuple):
+    """One record of the second question, as text, in the order of DETAIL_FIELDS."""
+
+    shown_id: str
+    submit: str
+    raw_id: str
+    array_id: str
+    task_id: str
+    user: str
+    restarts: str
+    batch: str
+    batch_host: str
+    out: str
+    err: str
+    workdir: str
+    command: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        return id_of(self.shown_id)
+
+
+def read_details(text: str, nonce: Nonce) -> list[DetailRow]:
+    """Raises ValueError for anything that is no whole record."""
+    records = text.split(f"{nonce.end}\n")
+    if records.pop():
+        raise ValueError("squeue's answer does not end with a whole record")
+    rows = []
+    for record in records:
+        fields = record.split(nonce.gap)
+        if len(fields) != len(DETAIL_FIELDS):
+            raise ValueError(f"squeue printed a record of {len(fields)} fields, not {len(DETAIL_FIELDS)}")
+        row = DetailRow._make(fields)
+        id_of(row.shown_id)
+        rows.append(row)
+    return rows
+
+
+class FileRow(NamedTuple):
+    """One file as ``stat`` saw it. ``seconds`` is None where it is positively not there."""
+
+    path: str
+    size: int = 0
+    seconds: int | None = None
+    device: int = 0
+    inode: int = 0
+
+
+def read_files(text: str, nonce: Nonce) -> Iterator[FileRow]:
+    """Records of LOG_STAT. What is no record is passed over: a file that it does not speak of stays unread."""
+    for record in text.split(f"{nonce.end}\n")[:-1]:
+        if record.startswith("absent "):
+            yield FileRow(record.removeprefix("absent "))
+        elif (found := re.fullmatch(r"([0-9]+) (-?[0-9]+) ([0-9]+) ([0-9]+) (.+)", record, re.DOTALL)) is not None:
+            yield FileRow(found[5], int(found[1]), int(found[2]), int(found[3]), int(found[4]))
+
+
+def read_places(text: str, nonce: Nonce) -> dict[str, FileRow]:
+    """Records of LIST_PLACES: for each job's id the newest file that bears it."""
+    newest: dict[str, FileRow] = {}
+    for record in text.split(f"{nonce.end}\n")[:-1]:
+        job, _, rest = record.partition(" ")
+        for row in read_files(f"{rest}{nonce.end}\n", nonce):
+            best = newest.get(job)
+            if best is None or (row.seconds or 0) > (best.seconds or 0):
+                newest[job] = row
+    return newest
