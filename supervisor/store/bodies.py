@@ -66,6 +66,11 @@ def clean_or_none(text: str | None) -> str | None:
     return None if text is None else clean(text)
 
 
+def fits(number: int | None) -> int | None:
+    """None for a number that no column holds: what a log counts to is not in our hands. The JSON text keeps it whole."""
+    return number if number is None or -(2**63) <= number < 2**63 else None
+
+
 def to_json(value: object) -> str:
     """Compact JSON."""
     try:
@@ -119,18 +124,18 @@ def job_row(held: Held, row: int, tick: int, at_us: int) -> Row:
         clean_or_none(seen.account),
         clean_or_none(seen.partition),
         clean_or_none(seen.group),
-        seen.group_size,
+        fits(seen.group_size) or 1,
         to_json([clean(node) for node in seen.nodes]) if seen.nodes else None,
-        seen.node_count if seen.node_count is not None else (len(seen.nodes) or None),
-        seen.exit_code,
-        seen.signal,
+        fits(seen.node_count) if seen.node_count is not None else (len(seen.nodes) or None),
+        fits(seen.exit_code),
+        fits(seen.signal),
         stat.state.value if stat else LogState.NONE.value,
         clean_or_none(stat.path if stat else held.details.log_path),
         clean_or_none(stat.reason) if stat else None,
         to_us_or_none(log.last_output_at),
         log.cadence.total_seconds() if log.cadence is not None else None,
-        log.step,
-        log.total,
+        fits(log.step),
+        fits(log.total),
         to_us_or_none(log.progress_at),
         _flags(held.flags) if held.flags else None,
         max((flag.finding.severity for flag in held.flags), key=_WORST.__getitem__).value if held.flags else None,

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from supervisor.model.records import LogCursor
 from supervisor.store import schema
-from supervisor.store.bodies import clean, from_json, to_json
+from supervisor.store.bodies import clean, fits, from_json, to_json
 from supervisor.store.engine import Database
 from supervisor.store.entries import DiagnosisEntry, Incident, JobFound, Measurement
 from supervisor.store.search import NEWEST, searches
@@ -85,7 +85,7 @@ class Notes:
             numbers = self._metric_numbers(connection, {one.metric for one in readings})
             values = {
                 (one.metric, one.at, one.step): (
-                    *(row, numbers[one.metric], to_us(one.at), _NO_STEP if one.step is None else one.step),
+                    *(row, numbers[one.metric], to_us(one.at), _NO_STEP if fits(one.step) is None else one.step),
                     None if math.isnan(one.value) else one.value,
                 )
                 for one in readings

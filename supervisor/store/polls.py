@@ -21,6 +21,7 @@ from supervisor.store.bodies import (
     JOB_COLUMNS,
     clean,
     clean_or_none,
+    fits,
     held_of,
     job_row,
     observation_of,
@@ -179,7 +180,7 @@ class Polls:
             row, seen = found[one.job], one.observation
             values[row, one.number] = (
                 *(row, one.number, seen.state.value, to_us_or_none(seen.started_at), to_us_or_none(seen.ended_at)),
-                *(seen.exit_code, seen.signal, to_json(seen)),
+                *(fits(seen.exit_code), fits(seen.signal), to_json(seen)),
             )
         self._db.put(connection, "attempt", _ATTEMPT, list(values.values()), _ATTEMPT_CONFLICT)
 
