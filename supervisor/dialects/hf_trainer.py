@@ -22,6 +22,7 @@ MARKS = (
     b"'grad_norm'",
     b"Num examples",
     b"Num Epochs",
+    b"Num update steps per epoch",
     b"otal train batch size",
     b"Total batch size (",
     b"optimization steps",
@@ -35,6 +36,7 @@ MARKS = (
 
 _TOTAL = re.compile(r"Total optimization steps ?[=:] ?([\d,]+)|Total steps = ([\d,]+)")
 _EPOCHS = re.compile(r"Num Epochs ?= ?([\d,]+)")
+_PER_EPOCH = re.compile(r"Num update steps per epoch ?= ?([\d,]+)")
 _BATCH = re.compile(r"Total train batch size[^=]*= ?([\d,]+)|Total batch size \([^)]*\) = ([\d,]+)")
 _EXAMPLES = re.compile(r"Num examples ?= ?([\d,]+)")
 _SAVED = re.compile(r"Saving model checkpoint to \S*?checkpoint-(\d+)")
@@ -61,6 +63,8 @@ def read(line: Line) -> list[Reading]:
         readings.append(line.reading(ReadingKind.BANNER, NAME, label="num_examples", total=whole(found[1])))
     if (found := _EPOCHS.search(text)) is not None:
         readings.append(line.reading(ReadingKind.BANNER, NAME, label="num_epochs", total=whole(found[1])))
+    if (found := _PER_EPOCH.search(text)) is not None:
+        readings.append(line.reading(ReadingKind.BANNER, NAME, label="steps_per_epoch", total=whole(found[1])))
     if (found := _TOTAL.search(text)) is not None:
         readings.append(line.reading(ReadingKind.BANNER, NAME, label="total_steps", total=whole(found[1] or found[2])))
     if (found := _BATCH.search(text)) is not None:

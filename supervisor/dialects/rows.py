@@ -31,6 +31,7 @@ class Rows:
     epochs: int | None = None
     batch: int | None = None
     examples: int | None = None
+    per_epoch: int | None = None
     named: bool = False
     """Some line named its step: bare dicts are then repeats of what is known."""
 
@@ -115,6 +116,8 @@ class Rows:
 
     def steps_per_epoch(self, total: int | None) -> float | None:
         """Optimiser steps in one epoch, as far as the banner tells; None where its numbers disagree."""
+        if self.per_epoch:
+            return float(self.per_epoch)
         by_batch = math.ceil(self.examples / self.batch) if self.examples and self.batch else None
         if total and self.epochs and total % self.epochs == 0:
             even = total // self.epochs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from supervisor.dialects.bars import BRING_UP, STEPPING, Bars
@@ -35,6 +35,8 @@ class Run:
     began: int = 0
     """Where in the file following began."""
     clock: float | None = None
+    clock_at: int = -1
+    """Offset of the line that last bore a clock."""
     blocks: dict[str, Json] = field(default_factory=dict)
     """Printed dicts that have not ended, by speaker."""
     headers: dict[str, int] = field(default_factory=dict)
@@ -119,10 +121,16 @@ class Run:
         self.marks[name] = mark_of(reading, seen)
 
     def _stepped(self, step: int, reading: Reading, seen: float | None, elapsed_s: float | None = None) -> bool:
+        last = self.track.last
+        if reading.clock_s is None and self.clock is not None and (last is None or _offset(last) < self.clock_at):
+            reading = replace(
+                reading, clock_s=self.clock
+            )  # the newest clock near by, if there was one since the last step
         news = self.track.reach(step, reading, seen, elapsed_s=elapsed_s)
         if news:
             self._mark("progress", reading, seen)
-            self.announced.moved_on()
+            if step != self.track.total:
+                self.announced.moved_on()
         return news
 
     def _step(self, reading: Reading, seen: float | None) -> None:
@@ -184,7 +192,8 @@ class Run:
                 self.track.announce()
             self.track.set_total(reading.total, 2 if role != "epoch" else 1)
             highest = self.track.highest
-            self._stepped(done, reading, seen, reading.elapsed_s)
+            if done > 0 or not self.track.step:  # a bar that begins at 0 may still jump to where the run goes on
+                self._stepped(done, reading, seen, reading.elapsed_s)
             if role == "train":
                 self.bars.step = done
                 self.rows.pair(done, self.track.segment)
@@ -224,10 +233,14 @@ class Run:
             self.rows.epochs = total
         elif label == "num_examples":
             self.rows.examples = total
+        elif label == "steps_per_epoch":
+            self.rows.per_epoch = total
         elif label == "batch_size":
             self.rows.batch = total
         elif label in ("starts", "from_scratch"):
             self.track.announce()
+            if label == "from_scratch" and self.track.step:
+                self._resumed_at(0, reading, seen)
         elif label in ("resume", "finished"):
             if label == "resume":
                 self.track.announce()
@@ -260,6 +273,12 @@ _PARTS: dict[str, type[Any]] = {
 _MISSING = object()
 
 
+def _offset(mark: Json) -> int:
+    offset = mark["offset"]
+    assert isinstance(offset, int)
+    return offset
+
+
 def _part(kind: type[Part], value: Mapping[str, object]) -> Part:
     known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: _copy(held) for name, held in value.items() if name in known})
@@ -287,7 +306,8 @@ def next_attempt(state: State, offset: int = 0) -> dict[str, object]:
     """
     run = Run.load(state)
     run.offset = run.began = offset
-    run.lines, run.pending, run.skipping, run.clock = (0 if offset == 0 else None), b"", "", None
+    run.lines, run.pending, run.skipping = (0 if offset == 0 else None), b"", ""
+    run.clock, run.clock_at = None, -1
     run.blocks, run.headers = {}, {}
     run.bars.new_attempt()
     run.timers = Timers()

@@ -32,6 +32,7 @@ MARKS = (
     b"Training already complete",
     b"from scratch",
     b"'policy_loss'",
+    b"{'",
 )
 GROUPS = (
     r"(?:async|reward|policy|loss|generate|timing|trainer|tis|critic|eval|environment|system|z_clip|stale_clip|distill)"

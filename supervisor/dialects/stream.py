@@ -188,7 +188,9 @@ def _read(run: Run, raw: bytes, offset: int, number: int | None, seen: float | N
         return
     line = unwrap(text, offset, number)
     if line.stamp is not None:
-        run.clock = seconds(line.stamp, run.clock) or run.clock
+        clock = seconds(line.stamp, run.clock)
+        if clock is not None:
+            run.clock, run.clock_at = clock, offset
     if run.blocks and line.speaker in run.blocks:
         gathered = _gather(run, line)
         if gathered is not None:
