@@ -184,8 +184,10 @@ def _explained(evidence: Evidence, ordered: Sequence[Candidate], chosen: Candida
                 for other in ordered
                 if other.signature is not None
                 and other is not chosen
-                and other.signature.explains & {chosen.category, chosen.hit.code}
-                and other.category != chosen.category
+                and (
+                    chosen.hit.code in other.signature.explains
+                    or (chosen.category in other.signature.explains and other.category != chosen.category)
+                )
                 and _within_reach(chosen, other)
             ),
             None,
@@ -204,7 +206,7 @@ def _best_line(ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
         if other.category == chosen.category
         and other.file == chosen.file
         and other.level >= min(chosen.level, SYMPTOM)
-        and abs(other.hit.line - chosen.hit.line) <= BURST_LINES
+        and _distance(other, chosen) <= BURST_LINES
         and (other.hit.stream == chosen.hit.stream or other.weight > chosen.weight)
         and (other.signature is not None or chosen.signature is None)
     ]
@@ -217,3 +219,12 @@ def _best_line(ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
         return candidate.weight, candidate.hit.traceback is not None, -candidate.hit.offset
 
     return max([chosen, *same], key=worth)
+
+
+def _distance(other: Candidate, chosen: Candidate) -> int:
+    """Lines between two hits; a traceback reaches from its header to its last line."""
+    traceback = other.hit.traceback
+    top = other.hit.line - (traceback.height if traceback is not None else 0)
+    if top <= chosen.hit.line <= other.hit.line:
+        return 0
+    return min(abs(other.hit.line - chosen.hit.line), abs(top - chosen.hit.line))

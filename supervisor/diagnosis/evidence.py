@@ -96,6 +96,8 @@ class Evidence:
                     names.add(ANY_EXCEPTION)
                 for name in names:
                     seen.setdefault(name, []).append((number, hit.line))
+            for mark in reading.marks:
+                seen.setdefault(mark.code, []).append((number, mark.line))
             for code, _count, first, _last in reading.counts:
                 entry = self._entries.get(code)
                 if entry is not None and entry.role in ("noise", "context"):
@@ -121,22 +123,16 @@ class Evidence:
                     return True
         return False
 
-    def stands(self, signature: Signature, file: int, line: int) -> bool:
-        """True if the entry's `with` and `unless` are met."""
-        if signature.with_ and not self.near(signature.with_, signature, file, line):
-            return False
-        return not (signature.unless and self.near(signature.unless, signature, file, line))
-
-    def _speaker(self, hit: Hit, file: int) -> tuple[Signature | None, bool]:
-        """The entry that speaks for a hit once `with` and `unless` are known, and whether its noise was set aside."""
-        aside = False
+    def _speaker(self, hit: Hit, file: int) -> tuple[Signature | None, Signature | None]:
+        """The entry that speaks for a hit once `with` is known, and the one that its `unless` set aside."""
+        aside = None
         for code in (hit.code, *hit.also):
             entry = self._entries.get(code)
-            if entry is None:
+            if entry is None or (entry.with_ and not self.near(entry.with_, entry, file, hit.line)):
                 continue
-            if self.stands(entry, file, hit.line):
+            if not entry.unless or not self.near(entry.unless, entry, file, hit.line):
                 return entry, aside
-            aside = aside or (entry.role == "noise" and bool(entry.unless))
+            aside = aside or entry
         return None, aside
 
     def _sort(self) -> None:
@@ -145,6 +141,9 @@ class Evidence:
                 signature, aside = self._speaker(hit, file)
                 place = Place(hit, file, signature.role if signature else "exception", signature)
                 candidate = self._candidate(hit, file, signature)
+                if signature is None and aside is not None and not hit.quoted:
+                    self._set_aside(place, aside)
+                    continue
                 if hit.quoted:
                     if candidate is not None:
                         self.cleared.append(Cleared(candidate, hit.quoted))
@@ -154,8 +153,14 @@ class Evidence:
                         self.others.append(place)
                 elif signature is not None and signature.role in ("echo", "teardown", "finish"):
                     self.others.append(place)
-                elif signature is None and aside:
-                    self.others.append(replace(place, role="echo"))
+
+    def _set_aside(self, place: Place, entry: Signature) -> None:
+        """Noise in bad company is an echo; a cause in good company is none."""
+        if entry.role == "noise":
+            self.others.append(replace(place, role="echo"))
+        elif (candidate := self._candidate(place.hit, place.file, entry)) is not None:
+            company = ", ".join(sorted(entry.unless & set(self._seen)))
+            self.cleared.append(Cleared(candidate, f"it is harmless in the company of {company}"))
 
     def _candidate(self, hit: Hit, file: int, signature: Signature | None) -> Candidate | None:
         if signature is not None:
@@ -218,6 +223,7 @@ def _around(hit: Hit, marks: Sequence[Mark], *, same_file: bool) -> tuple[list[M
 
 
 def _advances(before: Sequence[Mark], after: Sequence[Mark]) -> int:
+    """States beyond the last known one. Where none is known, the first one after may have stood before."""
     most = 0
     for code in {mark.code for mark in after}:
         own = [mark for mark in after if mark.code == code]
@@ -225,9 +231,9 @@ def _advances(before: Sequence[Mark], after: Sequence[Mark]) -> int:
         places = {mark.position for mark in own if mark.position is not None}
         if not places:
             earlier = {mark.text for mark in before if mark.code == code}
-            most = max(most, len({mark.text for mark in own} - earlier))
+            most = max(most, len({mark.text for mark in own} - earlier) - (not earlier))
         elif not had:
-            most = max(most, len(places))
+            most = max(most, len(places) - 1)
         else:
             beyond = {place for place in places if place > had[-1]}
             again = {place for place in places if place <= had[-1]}

@@ -267,7 +267,8 @@ class _Reading:
         raised = tracebacks.raised(message, sure=sure)
         if raised is not None:
             assembled = tracebacks.assemble(buffer, 0, at, line, raised)
-            if not assembled.traceback.frames and not assembled.traceback.has_header and len(raised["type"]) < 5:
+            whole = assembled.traceback.frames or assembled.traceback.has_header
+            if not whole and not tracebacks.is_known_type(raised["type"]):
                 assembled = None
         traceback = assembled.traceback if assembled else None
         speakers = [speaker for speaker in speakers if scanner.frame_fits(speaker[1], traceback)]

@@ -6,6 +6,7 @@ because it needs no memory of open tracebacks while a scan goes on: the lines ab
 
 from __future__ import annotations
 
+import builtins
 import re
 from dataclasses import dataclass
 
@@ -45,6 +46,18 @@ class Assembled:
 def raised(message: bytes, *, sure: bool = False) -> re.Match[bytes] | None:
     """Match of an exception's last line. With `sure` (below frames) any name of a class will do."""
     return RAISED.match(message) or (_ANY_RAISED.match(message) if sure else None)
+
+
+_BUILT_IN = frozenset(
+    name.encode()
+    for name, thing in vars(builtins).items()
+    if isinstance(thing, type) and issubclass(thing, BaseException) and not issubclass(thing, Warning)
+)
+
+
+def is_known_type(name: bytes) -> bool:
+    """True for Python's own exceptions and for dotted names; without a traceback others are often mere log messages."""
+    return name in _BUILT_IN or b"." in name
 
 
 def strip_group_bar(message: bytes) -> bytes:
@@ -103,6 +116,7 @@ def assemble(buffer: bytearray, floor: int, start: int, line: Line, match: re.Ma
         message=(match["text"] or b"").decode("utf-8", "replace")[:2000],
         frames=tuple(reversed(frames)),
         has_header=header_at is not None,
+        height=buffer.count(b"\n", at if header_at is None else header_at, start),
         is_original=original,
         is_chained=chained,
     )

@@ -112,6 +112,8 @@ class Traceback:
     frames: tuple[Frame, ...]
     """Outermost first; empty where the log shows none."""
     has_header: bool
+    height: int = 0
+    """Lines from the header, or the topmost line known to belong to it, down to the exception's last line."""
     is_original: bool = False
     """Printed below a wrapper as "Original Traceback": the wrapper above is its consequence."""
     is_chained: bool = False
