@@ -14,10 +14,13 @@ import sys
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from supervisor import __version__
 from supervisor.model.errors import SupervisorError, UsageError
+
+if TYPE_CHECKING:
+    from supervisor.app.sweep import TickDone
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,7 +29,9 @@ def parser() -> argparse.ArgumentParser:
         description="Watch the configured clusters in the foreground, until SIGTERM.",
         epilog="example: supervisord --config ~/.config/fleet-supervisor/config.toml",
     )
-    made.add_argument("--config", metavar="FILE", help="config file (default: $SUPERVISOR_CONFIG, ./config.toml, the user's)")
+    made.add_argument(
+        "--config", metavar="FILE", help="config file (default: $SUPERVISOR_CONFIG, ./config.toml, the user's)"
+    )
     made.add_argument("--once", action="store_true", help="one tick, then exit: 0 good, 4 if any cluster was unread")
     made.add_argument("--version", action="version", version=f"fleet-supervisor {__version__}")
     return made
@@ -80,19 +85,18 @@ class Daemon:
 
     def _open(self) -> None:
         """The store, upgraded, and all that stands on it. Raises StoreError."""
-        from supervisor.app.shop import open_shop
+        from supervisor.app.watchroom import open_watchroom
 
-        self.shop = open_shop(self.settings, self.clock, self.owner)
+        self.room = open_watchroom(self.settings, self.clock, self.owner)
 
     async def once(self) -> int:
         """One tick and the errands it leaves; for cron, scripts and tests."""
         self._open()
         try:
             await self._beat()
-            done = await self._tick()
-            return 0 if done else 4
+            return 0 if (await self._tick()).all_read else 4
         finally:
-            await self.shop.close(self.clock())
+            await self.room.close()
 
     async def serve(self) -> int:
         """Until SIGTERM or SIGINT. A broken database is waited for; a broken config at the start is an error."""
@@ -140,7 +144,7 @@ class Daemon:
         self.scheduler.add_job(
             self._look_wanted.set,
             "interval",
-            seconds=max(5.0, self.shop.rooms.book.limits.suspect_look.total_seconds()),
+            seconds=max(5.0, self.room.rooms.book.limits.suspect_look.total_seconds()),
             id="look",
             max_instances=1,
             coalesce=True,
@@ -183,11 +187,11 @@ class Daemon:
         self._tick_wanted.clear()
         await self._tick()
 
-    async def _tick(self) -> bool:
-        """One tick, its errands, its report. True if every cluster of ours was read."""
+    async def _tick(self) -> TickDone:
+        """One tick, its errands, its report."""
         async with self._ticking:
             budget = min(self.settings.daemon.budget_s, max(5.0, self.settings.interval_s))
-            done = await self.shop.tick(budget)
+            done = await self.room.tick(budget)
             self.trouble = done.trouble or self._own_trouble()
             self.log.info(
                 "tick.finished",
@@ -201,30 +205,34 @@ class Daemon:
             )
             await self._beat()
             await self._ping(done.all_read)
-            return done.all_read
+            return done
 
     def _own_trouble(self) -> str | None:
         """LIVE-8: a disk that is nearly full is told before it stops us."""
         free = shutil.disk_usage(self.settings.state_dir).free
-        return f"only {free // 2**20} MiB free where the state lies ({self.settings.state_dir})" if free < 256 * 2**20 else None
+        return (
+            f"only {free // 2**20} MiB free where the state lies ({self.settings.state_dir})"
+            if free < 256 * 2**20
+            else None
+        )
 
     async def _look_loop(self) -> None:
         """Between ticks: a narrower look at the clusters that hold suspects."""
         await self._look_wanted.wait()
         self._look_wanted.clear()
         if not self._ticking.locked():
-            await self.shop.look_at_suspects()
+            await self.room.look_at_suspects()
 
     async def _errand_loop(self) -> None:
         await self._pause(5)
         if not self._ticking.locked():
-            await self.shop.run_errands(timedelta(seconds=60))
+            await self.room.run_errands(timedelta(seconds=60))
 
     async def _request_loop(self) -> None:
         await self._pause(1)
-        for request in await self.shop.open_tick_requests():
-            await self._tick()
-            await self.shop.answer_tick(request)
+        for request in await self.room.open_tick_requests():
+            done = await self._tick()
+            await self.room.answer_tick(request, done.number)
 
     async def _beat_loop(self) -> None:
         every = min(15.0, self.notify.watchdog_s or 15.0)
@@ -233,13 +241,20 @@ class Daemon:
         await self._beat()
 
     async def _beat(self) -> None:
-        await self.shop.beat(
+        from supervisor.model.records import Heartbeat
+
+        sign = Heartbeat(
+            daemon=self.owner,
+            host=socket.gethostname(),
+            pid=os.getpid(),
             version=__version__,
             started_at=self.started_at,
+            beat_at=self.clock(),
             interval_s=self.settings.interval_s,
             next_tick_at=self.next_tick_at,
             trouble=self.trouble,
         )
+        await self.room.beat(sign)
 
     async def _ping(self, good: bool) -> None:
         """The dead-man's switch is told of good ticks only: its silence is the alarm."""
@@ -269,7 +284,7 @@ class Daemon:
                 if settings.database_url != self.settings.database_url:
                     self.log.warning("config.database_kept", hint="a new database_url takes effect at a restart")
                 self.settings = settings
-                await self.shop.reconfigure(settings, self.clock())
+                await self.room.reconfigure(settings)
                 self._schedule()
             self.trouble = None
             self.log.info("config.reloaded", clusters=len(settings.cluster), interval_s=settings.interval_s)
@@ -285,7 +300,7 @@ class Daemon:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.shop.close(self.clock())
+        await self.room.close()
         self.log.info("daemon.stopped")
 
 

@@ -22,7 +22,9 @@ def _harmless(_logger: object, _name: str, event: MutableMapping[str, Any]) -> M
 def set_up(style: str, level: str) -> None:
     """``style``: ``auto``, ``console`` or ``json``. To standard error, one line an event."""
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
-    renderer: Any = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if console else structlog.processors.JSONRenderer()
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if console else structlog.processors.JSONRenderer()
+    )
     processors: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -37,6 +39,8 @@ def set_up(style: str, level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
+    )
     for chatty in ("asyncssh", "apscheduler", "urllib3", "kubernetes"):
         logging.getLogger(chatty).setLevel(logging.ERROR)

@@ -39,9 +39,7 @@ class Follower:
         rows = {job: row for job in stats if (held := station.memory.get(job)) and (row := held.row) is not None}
         cursors = await self.writer.call(lambda store: store.log_cursors_of(set(rows.values())))
         known = {job: cursors.get((rows[job], stat.path)) for job, stat in stats.items() if job in rows}
-        plans = share(
-            {job: stats[job] for job in known}, known, self.limits.bytes_per_job, self.limits.bytes_per_tick
-        )
+        plans = share({job: stats[job] for job in known}, known, self.limits.bytes_per_job, self.limits.bytes_per_tick)
         return await self._fetch(station, plans, stats, rows, known, now)
 
     def _grown(self, station: Station, reading: Polled) -> dict[str, LogStat]:

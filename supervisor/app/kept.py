@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from supervisor.model.logs import LogStat, LogText
@@ -48,8 +49,12 @@ class KeptLogs:
             )
         target = self.path(cursor)
         target.parent.mkdir(parents=True, exist_ok=True)
+        size = cursor.offset - cursor.kept_from
+        if size and not (target.exists() and target.stat().st_size >= size):
+            # The kept text was dropped or lost: what is kept begins anew here.
+            cursor, size = replace(cursor, kept_from=cursor.offset, kept_from_line=cursor.lines), 0
         with target.open("r+b" if target.exists() else "w+b") as file:
-            file.truncate(cursor.offset - cursor.kept_from)
+            file.truncate(size)
             file.seek(0, os.SEEK_END)
             file.write(piece.data)
         lines = None if cursor.lines is None else cursor.lines + piece.data.count(b"\n")
@@ -94,6 +99,10 @@ class KeptLogs:
             file.seek(max(0, length - size))
             return file.read(min(size, length))
 
-    def forget(self, names: set[str]) -> None:
-        for name in names:
-            (self.folder / name).unlink(missing_ok=True)
+    def forget_older(self, before: datetime) -> None:
+        """Drop kept text that nothing was added to since ``before``: its job ended long ago, or prints nothing."""
+        if not self.folder.is_dir():
+            return
+        for path in self.folder.iterdir():
+            if path.stat().st_mtime < before.timestamp():
+                path.unlink(missing_ok=True)

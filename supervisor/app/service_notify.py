@@ -17,7 +17,9 @@ class ServiceNotify:
     @property
     def watched(self) -> bool:
         """Whether systemd expects signs of life from this very process."""
-        return bool(os.environ.get("WATCHDOG_USEC")) and os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        return bool(os.environ.get("WATCHDOG_USEC")) and os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(
+            os.getpid()
+        )
 
     @property
     def watchdog_s(self) -> float | None:

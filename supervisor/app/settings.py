@@ -85,10 +85,14 @@ class LogsSection(Section):
 
 
 class RetentionSection(Section):
-    measurements_days: float = Field(default=30, gt=1)
-    """How long measurements and polls are kept, days. Decisions are kept for ever."""
-    reports_days: float = Field(default=90, gt=1)
-    """How long the reports of past ticks are kept, days."""
+    """What may be thinned with age. Transitions, attempts, diagnoses and decisions are kept for ever."""
+
+    measurements_days: float = Field(default=30, gt=2)
+    """Every value is kept for 2 days, one an hour up to this age, one a day after it; days."""
+    polls_days: float = Field(default=30, gt=1)
+    """How long the proof that each poll was made is kept, days."""
+    reports_days: float = Field(default=365, gt=2)
+    """How long the last report of each day is kept, days; every report is kept for 2 days."""
 
 
 class SignaturesSection(Section):
@@ -218,7 +222,10 @@ def limits_in_force(given: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     # A limit that the config sets for all outweighs a built-in one of a bucket, but not one that the config sets for it.
     return {
         "": every,
-        **{b: every | {n: v for n, v in own[b].items() if n not in common or n in per_bucket.get(b, {})} for b in BY_NAME},
+        **{
+            b: every | {n: v for n, v in own[b].items() if n not in common or n in per_bucket.get(b, {})}
+            for b in BY_NAME
+        },
     }
 
 

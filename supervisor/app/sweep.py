@@ -66,7 +66,9 @@ class TickDone:
 class Sweeper:
     """Polls stations and stores what follows. One at a time per station: a tick and a narrower look never overlap."""
 
-    def __init__(self, writer: Writer, rooms: Rooms, follower: Follower, clock: Clock, owner: str, lease_s: float) -> None:
+    def __init__(
+        self, writer: Writer, rooms: Rooms, follower: Follower, clock: Clock, owner: str, lease_s: float
+    ) -> None:
         self.writer, self.rooms, self.follower, self.clock = writer, rooms, follower, clock
         self.owner, self.lease_s = owner, lease_s
         self._busy: dict[str, asyncio.Lock] = {}
@@ -75,7 +77,7 @@ class Sweeper:
         """All clusters at the same time. Raises StoreError if the tick itself cannot be written down."""
         started = self.clock()
         number = await self.writer.call(lambda store: store.begin_tick(started, self.owner))
-        work = {asyncio.ensure_future(self._guarded(station, number)): station for station in stations}
+        work = {asyncio.ensure_future(self.guarded(station, number)): station for station in stations}
         done, late = await asyncio.wait(work, timeout=budget_s) if work else (set(), set())
         for task in late:
             task.cancel()
@@ -87,7 +89,7 @@ class Sweeper:
     def _late(self, station: Station, budget_s: float) -> Swept:
         return Swept(station.name, "unknown", f"the tick's budget of {budget_s:g} s was spent before it answered")
 
-    async def _guarded(self, station: Station, tick: int) -> Swept:
+    async def guarded(self, station: Station, tick: int) -> Swept:
         """One cluster's faults stay its own: nothing here may end the tick for the others."""
         lock = self._busy.setdefault(station.name, asyncio.Lock())
         async with lock:
@@ -137,7 +139,9 @@ class Sweeper:
         try:
             return await asyncio.wait_for(station.cluster.poll(watch, now), timeout=limit)
         except TimeoutError:
-            return Unreached(cluster=station.name, at=self.clock(), reason=f"no answer within its deadline of {limit:g} s")
+            return Unreached(
+                cluster=station.name, at=self.clock(), reason=f"no answer within its deadline of {limit:g} s"
+            )
         except ClusterError as error:
             return Unreached(cluster=station.name, at=self.clock(), reason=error.text, hint=error.hint)
         except Exception as error:  # a fault of ours must not pass for "no jobs", nor end the other clusters' tick

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from supervisor.store import Store
+    from supervisor.store.store import Store
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-_CONTROLS = {code: "\\x%02x" % code for code in (*range(32), 127, *range(0x80, 0xA0))}
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(0x80, 0xA0))}
 _CONTROLS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _CONTROLS |= dict.fromkeys((0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF), "\u00b7")
 

@@ -317,6 +317,10 @@ class Light:
         columns = ", ".join(AttemptRow._fields)
         return self._read(AttemptRow, f"SELECT {columns} FROM attempt WHERE job = ? ORDER BY number", (row,))
 
+    def diagnoses(self, row: int) -> list[str]:
+        """Diagnoses of a job's attempts, first attempt first; the contract's documents, JSON."""
+        return [str(one[0]) for one in self._rows("SELECT document FROM diagnosis WHERE job = ? ORDER BY attempt", (row,))]
+
     def holds(self) -> list[HoldRow]:
         """Holds that stand, oldest first."""
         columns = "id, scope, target, reason, held_by, since"

@@ -1,0 +1,126 @@
+"""Why did it die: fetch its last words, diagnose, store, and write the dated record. Safe to do twice (FAIL-1, FIND-6, SAY-3)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from supervisor.app.agent_logs import AgentLogs
+from supervisor.app.fleet import Station
+from supervisor.app.follow import Follower
+from supervisor.app.kept import KeptLogs
+from supervisor.app.settings import Settings
+from supervisor.app.writing import Writer
+from supervisor.model.facts import Held
+from supervisor.model.job import Outcome
+from supervisor.model.logs import LogUnread
+from supervisor.model.records import Errand, LogCursor
+from supervisor.reports.ending import ending_record
+
+if TYPE_CHECKING:
+    from supervisor.model.diagnosis import Diagnosis, SchedulerRecord
+
+log = structlog.get_logger("supervisor.autopsy")
+
+
+class Autopsy:
+    """One job's end (or suspicion), looked into."""
+
+    def __init__(self, writer: Writer, follower: Follower, kept: KeptLogs, logs: AgentLogs, settings: Settings) -> None:
+        self.writer, self.follower, self.kept, self.logs, self.settings = writer, follower, kept, logs, settings
+        self._local = threading.local()
+
+    async def perform(self, errand: Errand, stations: Mapping[str, Station], now: datetime) -> None:
+        """Raises OSError where the record cannot be written, StoreError where the result cannot be stored; both are retried."""
+        row = errand.job_row
+        if row is None:
+            return
+        held = await self.writer.call(lambda store: store.job(row))
+        station = stations.get(held.key.cluster)
+        cursors, unread = await self._words(station, held, row, now)
+        diagnosis = await asyncio.to_thread(self._diagnose, held, cursors, unread)
+        document = self._document(diagnosis, cursors)
+        await self.writer.call(lambda store: store.put_diagnosis(row, held.life.attempt, document, now))
+        log.info("job.diagnosed", job=str(held.ref), category=diagnosis.category, confidence=diagnosis.confidence)
+        if errand.payload.get("note"):
+            tails = {cursor.path: self._tail(cursor) for cursor in cursors}
+            reasons = {each.path: each.reason for each in unread}
+            steps = await self.writer.call(lambda store: store.transitions(row))
+            text = ending_record(held, [step.transition for step in steps], document, tails, reasons, now)
+            topic = held.life.outcome.value if held.life.outcome else held.life.phase.value
+            path = await asyncio.to_thread(self.logs.put, now, held.key.cluster, held.key.id, topic, text)
+            log.info("record.written", job=str(held.ref), path=str(path))
+
+    async def _words(
+        self, station: Station | None, held: Held, row: int, now: datetime
+    ) -> tuple[list[LogCursor], list[LogUnread]]:
+        if station is None:
+            return await self.writer.call(lambda store: store.log_cursors(row)), []
+        return await self.follower.last_words(station, held, now)
+
+    def _tail(self, cursor: LogCursor) -> bytes:
+        try:
+            return self.kept.tail(cursor)
+        except FileNotFoundError:
+            return b""
+
+    def _diagnose(self, held: Held, cursors: list[LogCursor], unread: list[LogUnread]) -> Diagnosis:
+        """Blocking: runs in a thread. Kept text is named by the log's own path, so that quotes point at the real file."""
+        from supervisor.app.diagnose import Source, diagnose_files
+
+        sources = []
+        read = set()
+        for cursor in cursors:
+            path = self.kept.path(cursor)
+            if path.exists():
+                sources.append(Source(name=cursor.path, path=str(path)))
+                read.add(cursor.path)
+        sources += [Source(name=each.path, refused=each.reason) for each in unread if each.path not in read]
+        return diagnose_files(sources, scheduler_record(held), self._prepared())
+
+    def _prepared(self) -> Any:
+        """The catalogue and its engine, made once for each thread that uses them."""
+        made = getattr(self._local, "prepared", None)
+        if made is None:
+            from supervisor.app.packs import prepare
+
+            chosen = self.settings.signatures
+            made = self._local.prepared = prepare(list(chosen.packs), list(chosen.off))
+        return made
+
+    def _document(self, diagnosis: Diagnosis, cursors: list[LogCursor]) -> dict[str, Any]:
+        """The contract's document, its lines and offsets those of the real log though only a part of it is kept."""
+        from supervisor.app.diagnose_view import as_document
+
+        document = as_document(diagnosis)
+        begins = {cursor.path: (cursor.kept_from, cursor.kept_from_line) for cursor in cursors}
+        for quote in (document.get("cause"), *document.get("echoes", ()), document.get("progress")):
+            if not isinstance(quote, dict) or quote.get("file") not in begins:
+                continue
+            offset, line = begins[quote["file"]]
+            if offset and "offset" in quote:
+                quote["offset"] += offset
+            if offset and quote.get("line") is not None:
+                quote["line"] = None if line is None else quote["line"] + line
+        return document
+
+
+def scheduler_record(held: Held) -> SchedulerRecord:
+    """What the scheduler says of the end, in the words that the diagnosis takes."""
+    from supervisor.model.diagnosis import SchedulerRecord
+
+    seen, outcome = held.observation, held.life.outcome
+    return SchedulerRecord(
+        state=seen.scheduler_state,
+        exit_code=seen.exit_code,
+        signal=seen.signal,
+        oom_killed=True if outcome is Outcome.OUT_OF_MEMORY else None,
+        reason=seen.reason if seen.reason not in (None, "None") else None,
+        nodes_lost=seen.nodes if outcome is Outcome.NODE_FAILED else (),
+        has_successor=outcome is Outcome.HANDED_ON,
+    )

@@ -1,0 +1,74 @@
+"""``supervisorctl show``: one job whole."""
+
+from __future__ import annotations
+
+import argparse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    made = subparsers.add_parser(
+        "show",
+        help="one job whole: attempts, phases with reasons, findings, quotes",
+        description="One job whole: attempts, phases with reasons, findings, quotes, diagnosis.",
+        epilog="example: supervisorctl show alpha/4711",
+    )
+    made.add_argument("job", metavar="JOB", help="cluster/id, an id, or a unique part of a name")
+    made.add_argument("--json", action="store_true")
+
+
+def run(args: argparse.Namespace) -> int:
+    import json
+    import sys
+
+    from supervisor.app.clock import utc_now
+    from supervisor.app.commands.picking import the_row
+    from supervisor.app.config_path import places
+    from supervisor.reports import history, status
+    from supervisor.store.light import Light
+
+    with Light.open(places(args.config).database_url) as light:
+        job = the_row(light, args.job)
+        attempts, steps = light.attempts(job.row), light.transitions(job.row)
+        diagnoses = [json.loads(each) for each in light.diagnoses(job.row)]
+        held = json.loads(light.body(job.row)).get("details") or {}
+    now = utc_now()
+    if args.json:
+        document = {
+            "schema_version": 1,
+            "job": status.job_document(job, now),
+            "details": held,
+            "attempts": [
+                {
+                    "number": each.number,
+                    "state": each.state,
+                    "started_at": status.iso(each.started_at),
+                    "ended_at": status.iso(each.ended_at),
+                    "exit_code": each.exit_code,
+                    "signal": each.signal,
+                }
+                for each in attempts
+            ],
+            "life": [
+                {
+                    "at": status.iso(step.at),
+                    "tick": step.tick,
+                    "before": step.before,
+                    "after": step.after,
+                    "attempt": step.attempt,
+                    "outcome": step.outcome,
+                    "sign": step.sign,
+                    "reason": step.reason,
+                    "evidence": json.loads(step.body).get("evidence", []),
+                }
+                for step in steps
+            ],
+            "diagnoses": diagnoses,
+        }
+        sys.stdout.write(json.dumps(document) + "\n")
+    else:
+        sys.stdout.write(history.shown(job, attempts, steps, diagnoses, held, now))
+    return 0

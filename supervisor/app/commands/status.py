@@ -1,0 +1,170 @@
+"""``supervisorctl status``: the tables, the monitor's own age first. Loads the database's driver and nothing heavier."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PHASES = ("bring_up", "running", "suspect", "wedged", "terminal", "cleanup", "done")
+BUCKETS = ("rl", "sft", "datagen", "eval", "other")
+SHOWN = 400
+"""Rows without ``--all``; flagged ones are never among those left out."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
+    made = subparsers.add_parser(
+        "status",
+        help="the tables of all jobs; age of the last tick first",
+        description="The tables of all active jobs and of those that ended lately. Exit code: 0 fresh and nothing waits for"
+        " you, 3 something is flagged or waits for you, 4 the monitor is stale or dead.",
+        epilog="example: supervisorctl status --bucket rl --cluster alpha",
+    )
+    made.add_argument("job", nargs="*", metavar="JOB", help="cluster/id, an id, or a part of a name")
+    made.add_argument("--bucket", action="append", default=[], metavar="B", help=f"one of {', '.join(BUCKETS)}")
+    made.add_argument("--cluster", action="append", default=[], metavar="C")
+    made.add_argument("--phase", action="append", default=[], metavar="P", help=f"one of {', '.join(PHASES)}")
+    made.add_argument("--all", action="store_true", help="ended jobs of any age too, and every row")
+    made.add_argument("--json", action="store_true", help="the machine-readable twin")
+    made.add_argument("--pipe", action="store_true", help="GitHub-style tables, for pasting")
+    made.add_argument("--watch", action="store_true", help="again every few seconds, until interrupted")
+
+
+def run(args: argparse.Namespace) -> int:
+    from supervisor.app.config_path import places
+
+    where = places(args.config)
+    _check(args, where)
+    if args.watch and not args.json:
+        return _watch(args, where)
+    text, code = _picture(args, where)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return code
+
+
+def _check(args: argparse.Namespace, where: Any) -> None:
+    from supervisor.model.errors import UsageError
+
+    tables = where.raw.get("cluster", [])
+    clusters = tuple(str(table.get("name")) for table in tables if isinstance(table, dict))
+    for option, given, known in (
+        ("--bucket", args.bucket, BUCKETS),
+        ("--phase", args.phase, PHASES),
+        ("--cluster", args.cluster, clusters),
+    ):
+        for word in given:
+            if word not in known:
+                import difflib
+
+                close = difflib.get_close_matches(word, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known) or 'none'}"
+                raise UsageError(f"status: {option} {word!r}: no such {option[2:]}; {hint}")
+
+
+def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
+    """The whole answer and its exit code, from one consistent look at the store."""
+    import os
+    from datetime import timedelta
+
+    from supervisor.app.clock import utc_now
+    from supervisor.model.errors import SchemaMismatch, StoreError, UsageError
+    from supervisor.reports import status
+    from supervisor.store.light import Light
+
+    now = utc_now()
+    try:
+        light = Light.open(where.database_url)
+    except SchemaMismatch:
+        raise
+    except StoreError as error:
+        # A monitor whose memory cannot be read is a dead one: said as such, not as "no jobs".
+        sys.stderr.write(f"supervisorctl: {error}\n")
+        return "monitor dead · its database cannot be read\n" if not args.json else "", 4
+    with light:
+        summary = light.summary()
+        gone = _process_gone(summary)
+        hours = (
+            where.raw.get("reports", {}).get("ended_hours", 24)
+            if isinstance(where.raw.get("reports", {}), dict)
+            else 24
+        )
+        since = now - timedelta(hours=float(hours))
+        every = args.all or any(phase in ("terminal", "cleanup", "done") for phase in args.phase)
+        rows: list[int] = []
+        for word in args.job:
+            found = light.find(word)
+            if not found:
+                raise UsageError(f"status: no job {word!r} is known; `supervisorctl status --all` lists those that are")
+            rows += [job.row for job in found]
+        narrow = {"buckets": args.bucket, "clusters": args.cluster, "phases": args.phase, "rows": rows}
+        jobs = light.jobs(**narrow, ended_after=since, every=every)
+        holds = light.holds()
+    code = status.exit_code(summary, jobs, now, gone=gone)
+    if args.json:
+        import json
+
+        document = status.document(summary, jobs, now, gone=gone)
+        return json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n", code
+    shown, hidden = (jobs, 0) if args.all or rows else _fewer(jobs)
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    wide = os.get_terminal_size().columns if sys.stdout.isatty() else None
+    unknown = {each.name: each.last_good_at for each in summary.clusters if each.state != "ok"}
+    parts = status.head(summary, now, gone=gone, colour=colour)
+    parts.append("")
+    parts += status.tables(shown, now, unknown=unknown, wide=wide, colour=colour, pipes=args.pipe)
+    if not jobs:
+        parts.append(_no_jobs(summary, args))
+    parts += status.foot(holds, hidden, 0)
+    return "\n".join(parts) + "\n", code
+
+
+def _no_jobs(summary: Any, args: argparse.Namespace) -> str:
+    r""" "No jobs" is said only where every cluster was read; otherwise it is said what is not known (SAY-4)."""
+    unread = [each.name for each in summary.clusters if each.state != "ok"]
+    chosen = args.bucket or args.cluster or args.phase
+    if summary.last_tick is None or not summary.clusters:
+        return "nothing is known yet: no cluster has been read"
+    if unread:
+        return f"no jobs are known; {', '.join(unread)} could not be read, so there may be some"
+    return "no jobs match" if chosen else "no jobs: every cluster was read, and none has any"
+
+
+def _fewer(jobs: list[Any]) -> tuple[list[Any], int]:
+    """At most SHOWN rows and every flagged one: what asks for a person is never cut off."""
+    if len(jobs) <= SHOWN:
+        return jobs, 0
+    flagged = [job for job in jobs if job.worst in ("fault", "watch")]
+    rest = [job for job in jobs if job.worst not in ("fault", "watch")]
+    room = max(0, SHOWN - len(flagged))
+    return flagged + rest[:room], len(rest) - len(rest[:room])
+
+
+def _process_gone(summary: Any) -> bool:
+    """True where the newest daemon ran on this host and its process is there no more."""
+    import os
+    import socket
+
+    if not summary.heartbeats or summary.heartbeats[0].host != socket.gethostname():
+        return False
+    try:
+        os.kill(summary.heartbeats[0].pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _watch(args: argparse.Namespace, where: Any) -> int:
+    import time
+
+    while True:
+        text, _code = _picture(args, where)
+        sys.stdout.write("\x1b[H\x1b[2J\x1b[3J" if sys.stdout.isatty() else "")
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        time.sleep(5)

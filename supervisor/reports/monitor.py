@@ -1,0 +1,45 @@
+"""Is the monitor itself well? (LIVE-8). Judged from what it left in the store, so that it is said even when it is dead."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from supervisor.reports.text import span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+BEAT_LIMIT = timedelta(seconds=60)
+"""A daemon gives a sign of life every 15 s; four missed ones make it dead."""
+
+
+def monitor_state(summary: Any, now: datetime, gone: bool = False) -> tuple[str, str | None]:
+    """(``ok``, ``late``, ``dead`` or ``never``, why). ``gone``: its process is known not to run any more.
+
+    A daemon that keeps no schedule (``--once`` from cron) is judged by the age of its last tick alone.
+    """
+    beats, last = summary.heartbeats, summary.last_tick
+    if not beats and last is None:
+        return "never", "no tick has been made yet; is the daemon running?"
+    beat = beats[0] if beats else None
+    interval = timedelta(seconds=beat.interval_s) if beat else timedelta(minutes=15)
+    daemon = beat is not None and beat.next_tick_at is not None
+    if beat is not None and daemon and (gone or now - beat.beat_at > BEAT_LIMIT):
+        age = span((now - beat.beat_at).total_seconds())
+        return "dead", f"the daemon on {beat.host} (pid {beat.pid}) gave its last sign {age} ago"
+    if last is None or last.finished_at is None:
+        return "late", "the first tick has not finished yet"
+    age = now - last.finished_at
+    if age > interval * 1.5 + timedelta(seconds=60):
+        state = "late" if daemon else "dead"
+        return (
+            state,
+            f"the last tick finished {span(age.total_seconds())} ago; one is due every {span(interval.total_seconds())}",
+        )
+    if beat is not None and beat.trouble:
+        return "late", beat.trouble
+    unread = [each for each in summary.clusters if each.state == "unknown" and each.failed_polls >= 2]
+    if unread:
+        return "late", "; ".join(f"{each.name} unread in {each.failed_polls} polls: {each.reason}" for each in unread)
+    return "ok", None

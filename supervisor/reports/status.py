@@ -1,0 +1,310 @@
+"""``status``, as text and as its machine-readable twin. Pure; light enough for a cold start.
+
+``jobs`` are rows as the store's light path reads them: anything with the same attributes will do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from supervisor.reports.monitor import monitor_state
+from supervisor.reports.table import COLOURS, RESET, Column, box, pipe
+from supervisor.reports.text import plain, span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+DASH = "—"
+TITLES = {"rl": "RL", "sft": "SFT", "datagen": "Datagen", "eval": "Eval", "other": "Other"}
+SEVERITY = {"fault": 0, "watch": 1, "note": 2, None: 3}
+PHASES = {"wedged": 0, "suspect": 1, "running": 2, "bring_up": 3, "terminal": 4, "cleanup": 5, "done": 6}
+
+COLUMNS = (
+    Column("Job", least=12, most=48),
+    Column("Where", least=8, most=28),
+    Column("Phase", least=8, most=10),
+    Column("Scheduler", least=8, most=34, drop=2),
+    Column("Elapsed", right=True, least=7, most=20, drop=3),
+    Column("Nodes", least=4, most=22, drop=5),
+    Column("Try", right=True, least=3, most=4, drop=6),
+    Column("Last output", right=True, least=6, most=14),
+    Column("Flags", least=14, most=90),
+)
+"""In a narrow terminal Try goes first, then Nodes, Elapsed, Scheduler; the others are cut, and never dropped."""
+
+
+def iso(when: datetime | None) -> str | None:
+    """The contract's form: UTC, ISO 8601 with Z."""
+    return None if when is None else when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def head(summary: Any, now: datetime, *, gone: bool = False, colour: bool = False) -> list[str]:
+    """The monitor's own state first, then one line for each cluster (LIVE-8, SAY-4)."""
+    state, reason = monitor_state(summary, now, gone)
+    last, beat = summary.last_tick, summary.heartbeats[0] if summary.heartbeats else None
+    words = [f"monitor {state}"]
+    if last is not None:
+        words.append(
+            f"tick {last.number} finished {span((now - last.finished_at).total_seconds())} ago (took {last.took_s:.1f} s)"
+        )
+    if beat is not None and beat.next_tick_at is not None and state != "dead":
+        until = (beat.next_tick_at - now).total_seconds()
+        words.append(f"next in {span(until)}" if until > 0 else "next one is due")
+    line = " · ".join(words) + (f" · {plain(reason)}" if reason else "")
+    lines = [_toned(line, {"ok": None, "late": "watch"}.get(state, "fault"), colour)]
+    for each in summary.clusters:
+        lines.append(_cluster_line(each, now, colour))
+    return lines
+
+
+def _cluster_line(each: Any, now: datetime, colour: bool) -> str:
+    age = f"read {span((now - each.last_good_at).total_seconds())} ago" if each.last_good_at else "never read"
+    jobs = f"{each.jobs_live} live job{'' if each.jobs_live == 1 else 's'}"
+    if each.state == "ok":
+        text = f"  {each.name}: {age}, {jobs}" + (f" · {plain(each.reason)}" if each.reason else "")
+        return _toned(text, "watch" if each.reason else None, colour)
+    if each.state == "skipped":
+        return f"  {each.name}: {plain(each.reason or 'skipped')}"
+    text = f"  {each.name}: UNKNOWN ({age}; its jobs are shown as they were then): {plain(each.reason or '')}"
+    if each.hint:
+        text += f" · {plain(each.hint)}"
+    return _toned(text, "fault", colour)
+
+
+def tables(
+    jobs: Sequence[Any],
+    now: datetime,
+    *,
+    unknown: Mapping[str, datetime | None],
+    wide: int | None,
+    colour: bool,
+    pipes: bool,
+) -> list[str]:
+    """One table for each bucket that has jobs, clusters unified (BUCKET-2). ``unknown``: unread clusters, when last read."""
+    by_bucket: dict[str, list[Any]] = {}
+    for job in jobs:
+        by_bucket.setdefault(job.bucket, []).append(job)
+    parts = []
+    for bucket, title in TITLES.items():
+        mine = by_bucket.get(bucket)
+        if not mine:
+            continue
+        mine.sort(
+            key=lambda job: (SEVERITY.get(job.worst, 3), PHASES.get(job.phase, 9), job.cluster, job.name, job.row)
+        )
+        rows = [_cells(job, now, unknown) for job in mine]
+        tones = [_tone(job) for job in mine] if colour else ()
+        parts.append(f"{title} ({_count(mine)})")
+        parts.append(pipe(COLUMNS, rows) if pipes else box(COLUMNS, rows, wide, tones))
+    return parts
+
+
+def _count(jobs: Sequence[Any]) -> str:
+    counts: dict[str, int] = {}
+    for job in jobs:
+        counts[job.phase] = counts.get(job.phase, 0) + 1
+    return ", ".join(
+        f"{number} {phase.replace('_', '-')}"
+        for phase, number in sorted(counts.items(), key=lambda c: PHASES.get(c[0], 9))
+    )
+
+
+def _cells(job: Any, now: datetime, unknown: Mapping[str, datetime | None]) -> tuple[str, ...]:
+    word = job.scheduler_state
+    if job.outcome:
+        word = job.outcome.replace("_", " ") + (f" ({how})" if (how := _how(job)) else "")
+    elif job.scheduler_reason and job.scheduler_reason != "None":
+        word = f"{word} ({job.scheduler_reason})"
+    where = f"{job.cluster}/{job.id}"
+    phase = job.phase.replace("_", "-")
+    if job.cluster in unknown and job.closed_at is None:
+        phase += "?"
+    return (
+        job.name + (f" ×{job.group_size}" if job.group_size > 1 else ""),
+        where,
+        phase,
+        word,
+        _elapsed(job, now),
+        _nodes(job),
+        str(job.attempt) if job.attempt > 1 else DASH,
+        _last_output(job, now),
+        "; ".join(f"{flag['rule']} {flag['text']}" for flag in _flags(job)) or DASH,
+    )
+
+
+def _how(job: Any) -> str:
+    if job.signal:
+        return f"signal {job.signal}"
+    return f"exit {job.exit_code}" if job.exit_code else ""
+
+
+def _elapsed(job: Any, now: datetime) -> str:
+    if job.started_at is None:
+        return DASH
+    took = span(elapsed_s(job, now))
+    return f"{took} / {span(job.time_limit_s)}" if job.time_limit_s and job.closed_at is None else took
+
+
+def elapsed_s(job: Any, now: datetime) -> float | None:
+    """Seconds it has run, or ran; None where its start, or the end of an ended one, is not known."""
+    if job.started_at is None:
+        return None
+    until = job.ended_at if job.ended_at is not None else None if job.closed_at is not None else now
+    return None if until is None else max(0.0, (until - job.started_at).total_seconds())
+
+
+def _nodes(job: Any) -> str:
+    names = json.loads(job.nodes) if job.nodes else []
+    if not names:
+        return str(job.node_count) if job.node_count else DASH
+    return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
+
+
+def _last_output(job: Any, now: datetime) -> str:
+    if job.log_state == "unread":
+        return "unread"
+    if job.log_state == "absent":
+        return "no log"
+    if job.last_output_at is None:
+        return DASH
+    return f"{span((now - job.last_output_at).total_seconds())} ago"
+
+
+def _flags(job: Any) -> list[dict[str, Any]]:
+    return json.loads(job.flags) if job.flags else []
+
+
+def _tone(job: Any) -> str | None:
+    if job.worst in ("fault", "watch"):
+        return str(job.worst)
+    return "dim" if job.closed_at is not None else None
+
+
+def _toned(line: str, tone: str | None, colour: bool) -> str:
+    return f"{COLOURS[tone]}{line}{RESET}" if colour and tone else line
+
+
+def foot(holds: Iterable[Any], hidden: int, total_ended: int) -> list[str]:
+    """What is under a hold, and what is not shown."""
+    lines = [
+        f"hold {each.id} on {each.target or 'everything'}: {plain(each.reason)} ({plain(each.by)})" for each in holds
+    ]
+    if hidden:
+        lines.append(f"{hidden} more jobs are not shown; `supervisorctl status --all` shows all")
+    return lines
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def document(summary: Any, jobs: Iterable[Any], now: datetime, *, gone: bool = False) -> dict[str, Any]:
+    """``status --json`` as the contract has it."""
+    state, reason = monitor_state(summary, now, gone)
+    last, beat = summary.last_tick, summary.heartbeats[0] if summary.heartbeats else None
+    return {
+        "schema_version": 1,
+        "generated_at": iso(now),
+        "monitor": {
+            "state": state,
+            "last_tick": None
+            if last is None
+            else {
+                "number": last.number,
+                "started_at": iso(last.started_at),
+                "finished_at": iso(last.finished_at),
+                "took_s": last.took_s,
+            },
+            "next_tick_at": iso(beat.next_tick_at) if beat is not None and state != "dead" else None,
+            "reason": reason,
+        },
+        "clusters": [_cluster(each, now) for each in summary.clusters],
+        "jobs": [job_document(job, now) for job in jobs],
+        "waiting": [],
+    }
+
+
+def _cluster(each: Any, now: datetime) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "kind": each.kind,
+        "state": each.state,
+        "last_good_at": iso(each.last_good_at),
+        "age_s": None if each.last_good_at is None else round((now - each.last_good_at).total_seconds(), 1),
+        "reason": each.reason,
+        "hint": each.hint,
+        "jobs_live": each.jobs_live,
+        "headroom": {
+            "inodes_used": each.inodes_used,
+            "inodes_soft": each.inodes_soft,
+            "bytes_used": each.bytes_used,
+            "bytes_soft": each.bytes_soft,
+        },
+        "clock_offset_s": each.clock_offset_s,
+        "version": each.version,
+    }
+
+
+def job_document(job: Any, now: datetime) -> dict[str, Any]:
+    """One job of ``status --json``."""
+    log_age = None if job.last_output_at is None else round(max(0.0, (now - job.last_output_at).total_seconds()), 1)
+    elapsed = elapsed_s(job, now)
+    run = json.loads(job.metrics) if job.metrics else {}
+    return {
+        "cluster": job.cluster,
+        "id": job.id,
+        "name": job.name,
+        "bucket": job.bucket,
+        "flavor": run.get("flavor"),
+        "user": job.user,
+        "attempt": job.attempt,
+        "phase": job.phase,
+        "since": iso(job.since),
+        "scheduler_state": job.scheduler_state,
+        "scheduler_reason": None if job.scheduler_reason in (None, "", "None") else job.scheduler_reason,
+        "outcome": job.outcome,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "submitted_at": iso(job.submitted_at),
+        "started_at": iso(job.started_at),
+        "ended_at": iso(job.ended_at),
+        "elapsed_s": None if elapsed is None else round(elapsed, 1),
+        "time_limit_s": job.time_limit_s,
+        "nodes": json.loads(job.nodes) if job.nodes else [],
+        "node_count": job.node_count,
+        "group": job.group,
+        "group_size": job.group_size,
+        "partition": job.partition,
+        "account": job.account,
+        "log": {
+            "state": job.log_state,
+            "path": job.log_path,
+            "last_output_at": iso(job.last_output_at),
+            "age_s": log_age,
+            "reason": job.log_reason,
+        },
+        "cadence_s": job.cadence_s,
+        "progress": {
+            "step": job.step,
+            "total": job.total,
+            "rate_per_s": run.get("rate_per_s"),
+            "eta_s": run.get("eta_s"),
+        },
+        "metrics": run.get("metrics", {}),
+        "flags": json.loads(job.flags) if job.flags else [],
+        "predecessor": job.predecessor,
+        "successor": job.successor,
+        "diagnosis": json.loads(job.diagnosis) if job.diagnosis else None,
+    }
+
+
+def exit_code(summary: Any, jobs: Iterable[Any], now: datetime, *, waiting: int = 0, gone: bool = False) -> int:
+    """0 fresh and nothing waits; 3 something is flagged or waits for a person; 4 the monitor is stale or dead."""
+    if monitor_state(summary, now, gone)[0] != "ok":
+        return 4
+    return 3 if waiting or any(job.worst in ("fault", "watch") for job in jobs) else 0
