@@ -87,7 +87,10 @@ class SlurmLab:
             time.sleep(0.1)
 
     def until_state(self, job: str, *words: str, timeout: float = 40) -> str:
-        return self.until(f"{job} is {' or '.join(words)}", lambda: (w := self.state(job)) in words and w, timeout)
+        def word() -> str:
+            return now if (now := self.state(job)) in words else ""
+
+        return self.until(f"{job} is {' or '.join(words)}", word, timeout)
 
     @contextlib.contextmanager
     def broken(self, how: str, *names: str) -> Iterator[None]:

@@ -84,7 +84,7 @@ def clock_offset(remote: Collection[int], began: datetime, took: timedelta) -> t
 def listed(row: QueueRow, clock: Clock, details: Details | None = None) -> Observation:
     """What the queue says of one job."""
     state = STATES.get(row.state, JobState.UNKNOWN)
-    waits = state is JobState.PENDING
+    ran = state is not JobState.PENDING and (row.nodes != "" or not state.ended)
     restarts = _number(row.restarts)
     exit_code, signal = exit_of(row.exit_code, state) if state.ended else (None, None)
     return Observation(
@@ -95,7 +95,7 @@ def listed(row: QueueRow, clock: Clock, details: Details | None = None) -> Obser
         scheduler_state=row.state,
         reason=None if row.reason in ("None", "(null)", "") else row.reason,
         submitted_at=clock.utc(row.submit),
-        started_at=None if waits else clock.utc(row.start),
+        started_at=clock.utc(row.start) if ran else None,
         ended_at=clock.utc(row.stop) if state.ended else None,
         time_limit=time_limit(row.limit),
         account=_told(row.account),
@@ -355,7 +355,8 @@ def log_pattern(row: DetailRow) -> str | None:
     is_array = row.task_id.isdecimal()
     if row.batch != "1":
         return None
-    if not _told(row.out) or (is_array and row.out == f"{row.workdir}/slurm-{row.raw_id}.out"):
+    default = f"{row.workdir}/slurm-{row.raw_id}.out"
+    if not _told(row.out) or (row.out == default and row.raw_id != row.shown_id):
         return "slurm-%A_%a.out" if is_array else "slurm-%j.out"
     return row.out
 
@@ -369,11 +370,13 @@ def resolved(pattern: str, row: DetailRow, version: tuple[int, int] | None) -> s
     if "\\" in path:
         return re.sub(r"\\(.?)", r"\1", path, flags=re.DOTALL)
     task = int(row.task_id) if row.task_id.isdecimal() else _NO_TASK
+    # The batch script of a heterogeneous job runs in its first component, whose log is the log of all.
+    job = row.shown_id.partition("+")[0] if "+" in row.shown_id else row.raw_id
     numbers = {
-        "A": row.array_id if row.task_id.isdecimal() else row.raw_id,
+        "A": row.array_id if row.task_id.isdecimal() else job,
         "a": str(task),
-        "j": row.raw_id,
-        "J": row.raw_id,
+        "j": job,
+        "J": job,
         "n": "0",
         "t": "0",
     }

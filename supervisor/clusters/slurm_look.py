@@ -40,6 +40,7 @@ from supervisor.clusters.slurm_text import (
     Queue,
     QueueRow,
     good,
+    group_of,
     read_accounting,
     read_answer,
     read_details,
@@ -62,6 +63,8 @@ class Look:
     """What one login node said in one poll."""
 
     place: str
+    users: tuple[str, ...]
+    """Whose jobs were asked for."""
     queue: Queue
     clock: Clock
     version: str | None
@@ -155,7 +158,8 @@ class Looker:
         for row in look.queue.fresh:
             state = STATES.get(row.state, JobState.UNKNOWN)
             key = JobKey(cluster, row.id, row.submit)
-            if state is not JobState.PENDING and key not in watch.detailed:
+            ran = state is not JobState.PENDING and (row.nodes != "" or not state.ended)
+            if ran and key not in watch.detailed:
                 wanted.new[row.id] = row
         fresh = {row.id for row in look.queue.fresh}
         for job, key in watch.live.items():
@@ -208,7 +212,7 @@ class Looker:
         asked = list(dict.fromkeys(job.partition("+")[0] for job in wanted.find))
         script = follow_script(
             nonce,
-            users=self.settings.users,
+            users=look.users,
             accounts=self.settings.accounts,
             details_of=ids,
             find=asked,
@@ -272,8 +276,8 @@ class Looker:
             return
         look.logs |= log_stats(paths, answer.all("logs"), nonce, look.clock)
         for part in answer.all("places"):
-            for job, row in read_places(part.text, nonce).items():
-                self._take_place(look, wanted, details, job, row)
+            for job, rows in read_places(part.text, nonce).items():
+                self._take_place(look, wanted, details, job, rows)
 
     def _places(self, look: Look, wanted: _Wanted, details: Mapping[str, DetailRow]) -> list[Place]:
         places = []
@@ -284,23 +288,30 @@ class Looker:
             known = look.details.get(JobKey(self.cluster, job, row.submit))
             path = known.log_path if known else details_of(told, _version(look.version)).log_path
             folders = dict.fromkeys((told.workdir, *((path.rpartition("/")[0],) if path and _usable(path) else ())))
-            other = row.raw_id if row.raw_id != job else ""
+            other = _other_id(row)
             places += [Place(path, folder, job, other) for folder in folders if folder]
         for job, gone in wanted.late.items():
             if gone.workdir.startswith("/") and _usable(gone.workdir):
-                places.append(Place(None, gone.workdir, job, gone.raw_id if gone.raw_id != job else ""))
+                places.append(Place(None, gone.workdir, job, _other_id(gone)))
         return places[:PLACES_PER_POLL]
 
     def _take_place(
-        self, look: Look, wanted: _Wanted, details: Mapping[str, DetailRow], job: str, row: FileRow
+        self, look: Look, wanted: _Wanted, details: Mapping[str, DetailRow], job: str, rows: Iterable[FileRow]
     ) -> None:
+        """The newest file that was written to while the job ran: an id may stand in other names by chance."""
         listed = wanted.new.get(job) or wanted.lost.get(job)
-        if listed is None:
-            late = wanted.late[job]
-            key, told = JobKey(self.cluster, job, late.submit), Details(workdir=late.workdir)
-        else:
-            key = JobKey(self.cluster, job, listed.submit)
-            told = look.details.get(key) or details_of(details[job], _version(look.version))
+        about = listed or wanted.late[job]
+        row = newest_while(rows, about.start, about.stop if STATES.get(about.state, JobState.UNKNOWN).ended else "")
+        if row is None:
+            return
+        key = JobKey(self.cluster, job, about.submit)
+        told = look.details.get(key)
+        if told is None:
+            told = (
+                details_of(details[job], _version(look.version))
+                if listed
+                else Details(workdir=wanted.late[job].workdir)
+            )
         look.details[key] = replace(told, log_path=row.path)
         look.logs[job] = _stat(row.path, row, look.clock)
 
@@ -351,6 +362,7 @@ def read_look(
     version_part = answer.get("version")
     look = Look(
         place=place,
+        users=tuple(users),
         queue=queue,
         clock=clock,
         version=None if version_part is None or version_part.failure else version_words(version_part.text),
@@ -399,6 +411,20 @@ def _stat(path: str, row: FileRow, clock: Clock) -> LogStat:
     return LogStat(path, LogState.READ, row.size, clock.at(row.seconds), row.device, row.inode)
 
 
+SPILL_S = 600
+"""How long after a job's end its log may still be written to, by buffers and slow file systems, seconds."""
+
+
+def newest_while(rows: Iterable[FileRow], start: str, stop: str) -> FileRow | None:
+    """The newest of files that were written to after ``start``, and not long after ``stop`` where the job has ended."""
+    low = int(start) - 60 if start.isdecimal() else 0
+    high = int(stop) + SPILL_S if stop.isdecimal() else None
+    fit = [
+        row for row in rows if row.seconds is not None and row.seconds >= low and (high is None or row.seconds <= high)
+    ]
+    return max(fit, key=lambda row: row.seconds or 0, default=None)
+
+
 def headroom(part: Part | None, settings: SlurmSettings) -> Headroom | None:
     """Numbers of the quota command's output; None where there are none."""
     if part is None or part.failure is not None or settings.quota_pattern is None:
@@ -432,6 +458,11 @@ def version_words(text: str) -> str | None:
 def _version(text: str | None) -> tuple[int, int] | None:
     found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", text or "")
     return (int(found[1]), int(found[2])) if found else None
+
+
+def _other_id(row: QueueRow | AccountingRow) -> str:
+    """The raw id of a task or component, where it is its own and not the whole array's or set's."""
+    return "" if row.raw_id in (row.id, group_of(row.shown_id)) else row.raw_id
 
 
 def _usable(path: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from supervisor.clusters.shell import Ran
@@ -192,23 +193,25 @@ def read_queue(text: str, nonce: Nonce, known: Mapping[str, object], users: Coll
     same = {line: job for job, line in known.items() if isinstance(line, str)}
     lines: dict[str, str] = {}
     fresh: list[QueueRow] = []
-    seen_before, make, between = same.get, QueueRow._make, _BETWEEN
+    make, keep, between = partial(tuple.__new__, QueueRow), fresh.append, _BETWEEN
     for record in records:
-        line, job = record, seen_before(record)
-        if job is None:
-            fields = record.split(UNIT, between)
-            if len(fields) <= between:
-                raise ValueError(f"squeue printed a record of {len(fields)} fields, not {between + 1}")
-            if fields[3] in _WAITING and not record.startswith(NOT_STARTED):
-                fields[0] = fields[1] = "N/A"
-                line = UNIT.join(fields)
-                job = seen_before(line)
-            if job is None:
-                if fields[4] not in users:
-                    continue
-                fresh.append(make(fields))
-                job = fields[2] if fields[2].isdecimal() else id_of(fields[2])
-        lines[job] = line
+        line = record
+        if same and (job := same.get(line)) is not None:
+            lines[job] = line
+            continue
+        fields = line.split(UNIT, between)
+        if len(fields) <= between:
+            raise ValueError(f"squeue printed a record of {len(fields)} fields, not {between + 1}")
+        if fields[3] in _WAITING and (fields[0] != "N/A" or fields[1] != "N/A"):
+            fields[0] = fields[1] = "N/A"
+            line = UNIT.join(fields)
+            if (job := same.get(line)) is not None:
+                lines[job] = line
+                continue
+        if fields[4] in users:
+            shown = fields[2]
+            lines[shown if shown.isdecimal() else id_of(shown)] = line
+            keep(make(fields))
     return Queue(lines, fresh)
 
 
@@ -223,9 +226,12 @@ def id_of(shown: str) -> str:
     The waiting rest of an array, ``6_[2-9%4]``, is one job with the array's own id: that is what Slurm itself calls it
     once it is cancelled, and the name stays the same while its tasks start one by one. Raises ValueError for no id.
     """
+    job, under, task = shown.partition("_")
+    if job.isdecimal() and (task.isdecimal() or not under):
+        return shown
     if not _SHOWN.fullmatch(shown):
         raise ValueError(f"squeue printed {shown[:80]!r} where a job's id belongs")
-    return shown.partition("_[")[0]
+    return job if task.startswith("[") else shown
 
 
 def group_of(shown: str) -> str | None:
@@ -369,13 +375,10 @@ def read_files(text: str, nonce: Nonce) -> Iterator[FileRow]:
             yield FileRow(found[5], int(found[1]), int(found[2]), int(found[3]), int(found[4]))
 
 
-def read_places(text: str, nonce: Nonce) -> dict[str, FileRow]:
-    """Records of LIST_PLACES: for each job's id the newest file that bears it."""
-    newest: dict[str, FileRow] = {}
+def read_places(text: str, nonce: Nonce) -> dict[str, list[FileRow]]:
+    """Records of LIST_PLACES: for each job's id the files that bear it."""
+    found: dict[str, list[FileRow]] = {}
     for record in text.split(f"{nonce.end}\n")[:-1]:
         job, _, rest = record.partition(" ")
-        for row in read_files(f"{rest}{nonce.end}\n", nonce):
-            best = newest.get(job)
-            if best is None or (row.seconds or 0) > (best.seconds or 0):
-                newest[job] = row
-    return newest
+        found.setdefault(job, []).extend(read_files(f"{rest}{nonce.end}\n", nonce))
+    return found
