@@ -41,9 +41,10 @@ def _host_settings() -> type[BaseModel]:
 
 
 def _host(name: str, settings: Any, state: Path) -> Cluster:
+    from supervisor.app.clock import utc_now
     from supervisor.clusters.host import HostCluster
 
-    return HostCluster(name, settings, settings.shell(name))
+    return HostCluster(name, settings, settings.shell(name, utc_now), state / "host")
 
 
 def _kubernetes_settings() -> type[BaseModel]:
