@@ -87,7 +87,7 @@ class Lease:
     until: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """One value that a job's own output gave. ``value`` may be NaN or infinite: those are news, not gaps."""
 

@@ -319,7 +319,9 @@ class Light:
 
     def diagnoses(self, row: int) -> list[str]:
         """Diagnoses of a job's attempts, first attempt first; the contract's documents, JSON."""
-        return [str(one[0]) for one in self._rows("SELECT document FROM diagnosis WHERE job = ? ORDER BY attempt", (row,))]
+        return [
+            str(one[0]) for one in self._rows("SELECT document FROM diagnosis WHERE job = ? ORDER BY attempt", (row,))
+        ]
 
     def holds(self) -> list[HoldRow]:
         """Holds that stand, oldest first."""

@@ -14,6 +14,7 @@ from supervisor.store import schema
 from supervisor.store.bodies import clean, clean_or_none
 from supervisor.store.engine import Database
 from supervisor.store.entries import Lease
+from supervisor.store.times import to_us
 
 
 class Ticks:
@@ -109,14 +110,12 @@ class Ticks:
 
         Whoever holds the lease is the only one who polls; ``record(owner=…)`` holds a late writer to it.
         """
-        table = schema.lease
-        insert = self._db.insert(table).values(cluster=cluster, owner=owner, until=until)
-        free = sa.or_(table.c.owner == owner, table.c.until <= now)
-        take = insert.on_conflict_do_update(
-            index_elements=[table.c.cluster], set_={"owner": owner, "until": until}, where=free
+        take = (
+            "INSERT INTO lease (cluster, owner, until) VALUES (?, ?, ?) ON CONFLICT (cluster) DO UPDATE "
+            "SET owner = excluded.owner, until = excluded.until WHERE lease.owner = excluded.owner OR lease.until <= ?"
         )
         with self._db.write(f"taking {cluster}") as connection:
-            return connection.execute(take).rowcount == 1
+            return self._db.run(connection, take, (cluster, owner, to_us(until), to_us(now))).rowcount == 1
 
     def release_cluster(self, cluster: str, owner: str) -> bool:
         """Give a cluster back. False where it was not ours."""
