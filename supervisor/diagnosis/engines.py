@@ -6,10 +6,11 @@ An engine only says in which line which pattern may match; `re` looks again and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any, Protocol
 
+from supervisor.diagnosis.catalogue import Catalogue
 from supervisor.diagnosis.patterns import Pattern
 
 Found = Callable[[int, int], None]
@@ -50,7 +51,6 @@ class HyperscanEngine:
             import hyperscan
         except ImportError as error:
             raise EngineUnavailable(f"hyperscan can't be loaded: {error}") from error
-        self._version = version("hyperscan")
         try:
             if dumped is not None:
                 self._database = hyperscan.loadb(dumped, hyperscan.HS_MODE_BLOCK)
@@ -70,6 +70,15 @@ class HyperscanEngine:
             raise EngineUnavailable(f"hyperscan refuses the catalogue: {error!r}") from error
         self._dumpb = hyperscan.dumpb
 
+    @staticmethod
+    def library_version() -> str:
+        """Of the installed wheel. Raises `EngineUnavailable` where there is none."""
+        try:
+            import hyperscan
+        except ImportError as error:
+            raise EngineUnavailable(f"hyperscan can't be loaded: {error}") from error
+        return str(getattr(hyperscan, "__version__", "unknown"))
+
     def scan(self, buffer: bytearray, start: int, end: int, found: Found) -> None:
         """See `Engine.scan`."""
 
@@ -81,7 +90,7 @@ class HyperscanEngine:
 
     def describe(self) -> str:
         """See `Engine.describe`."""
-        return f"hyperscan {self._version}"
+        return f"hyperscan {self.library_version()}"
 
     def dump(self) -> bytes | None:
         """See `Engine.dump`."""
@@ -163,3 +172,25 @@ class Re2Engine:
     def dump(self) -> bytes | None:
         """See `Engine.dump`."""
         return None
+
+
+def self_test(engine: Engine, patterns: Sequence[Pattern], catalogue: Catalogue) -> None:
+    """Scan the catalogue's own examples: what `re` finds the engine must find. Raises `EngineUnavailable`."""
+    number_of = {pattern.text: number for number, pattern in enumerate(patterns)}
+    lines: list[bytes] = []
+    wanted: set[tuple[int, int]] = set()
+    for entry in catalogue.signatures:
+        number = number_of.get(entry.pattern.text)
+        if number is None or entry.role == "progress":
+            continue
+        verifier = re.compile(entry.pattern.text.removeprefix("^").encode()) if entry.pattern.at_start else None
+        for line in (line for example in entry.matches for line in example.encode().split(b"\n")):
+            if (verifier or entry.pattern.verifier()).search(line):
+                wanted.add((number, len(lines)))
+            lines.append(line)
+    buffer = bytearray(b"\n".join([*lines, b""]))
+    found: set[tuple[int, int]] = set()
+    engine.scan(buffer, 0, len(buffer), lambda number, at: found.add((number, buffer.count(b"\n", 0, at))))
+    if missed := wanted - found:
+        which, where = min(missed)
+        raise EngineUnavailable(f"{engine.describe()} misses {patterns[which].text!r} in {lines[where]!r}")
