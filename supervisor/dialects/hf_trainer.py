@@ -85,7 +85,7 @@ def read(line: Line) -> list[Reading]:
 def trainer_dict(line: Line, printed: str, dialect: str) -> list[Reading]:
     """The reading of a dict that a Trainer printed; empty where it is some other dict."""
     metrics = pairs(printed)
-    broken = broken_names(printed)
+    broken = broken_names(printed, metrics)
     if "train_runtime" in metrics:
         return [
             line.reading(ReadingKind.BANNER, dialect, label="finished", detail="train_runtime", metrics=metrics),

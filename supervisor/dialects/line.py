@@ -41,6 +41,8 @@ _LOGGERS = tuple(
         r"\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?\]?(?: ?\[[^\]]{1,80}\])?(?: -)?(?: \[?[A-Z]{4,8}\]?)?(?::| -)? ?",
     )
 )
+_DIGITS = frozenset(" 0123456789")
+_LOGGER_STARTS = frozenset("[0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _EPOCH = date(1970, 1, 1).toordinal()
 DAY = 86400.0
 
@@ -116,16 +118,19 @@ def unwrap(raw: str, offset: int = 0, number: int | None = None) -> Line:
     text = plain(raw).rstrip()
     speaker, rank, aggregated, repeated = "", None, False, 0
     outer: Stamp | None = None
-    if (found := _KUBE.match(text)) is not None:
+    if text[:1] == "2" and (found := _KUBE.match(text)) is not None:
         outer = _full(found[1])
         text = text[found.end() :]
-    if (found := _IRIS.match(text)) is not None:
+    if text[:1] == "[" and (found := _IRIS.match(text)) is not None:
         outer = outer or Stamp(None, None, None, _of_day(found[1], found[2], found[3], None))
         text = text[found.end() :]
-    if (found := _RANK.match(text)) is not None or (found := _SRUN.match(text)) is not None:
+    head = text[:1]
+    if (head == "[" and (found := _RANK.match(text)) is not None) or (
+        head in _DIGITS and (found := _SRUN.match(text)) is not None
+    ):
         rank = int(found[1])
         text = text[found.end() :]
-    while (found := _RAY.match(text)) is not None:
+    while text[:1] == "(" and (found := _RAY.match(text)) is not None:
         name = (found[1] or found[2] or "").strip()
         if _VLLM_PROCESS.match(name) is None:
             aggregated = True
@@ -139,15 +144,18 @@ def unwrap(raw: str, offset: int = 0, number: int | None = None) -> Line:
         aggregated = True
         text = text[: found.start()]
     body = text
-    for logger in _LOGGERS:
-        if (found := logger.match(text)) is not None:
-            body = text[found.end() :]
-            break
+    if text[:1] in _LOGGER_STARTS:
+        for logger in _LOGGERS:
+            if (found := logger.match(text)) is not None:
+                body = text[found.end() :]
+                break
     return Line(offset, number, raw, text, body, speaker, rank, aggregated, repeated, stamp_of(text) or outer)
 
 
 def stamp_of(text: str) -> Stamp | None:
     """The clock time that stands near the beginning of a line, if any."""
+    if text[:1] == "{":
+        return None
     head = text[:160]
     if (found := _GLOG.match(head)) is not None and 1 <= int(found[1]) <= 12:
         return Stamp(None, int(found[1]), int(found[2]), _of_day(found[3], found[4], found[5], found[6]))

@@ -23,6 +23,11 @@ def read(line: Line) -> list[Reading]:
         return []
     return [
         line.reading(
-            ReadingKind.STEP, NAME, label="train", detail=broken_names(found[2]), step=int(found[1]), metrics=metrics
+            ReadingKind.STEP,
+            NAME,
+            label="train",
+            detail=broken_names(found[2], metrics),
+            step=int(found[1]),
+            metrics=metrics,
         )
     ]

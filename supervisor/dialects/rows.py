@@ -23,6 +23,8 @@ class Rows:
     """The table of steps and metrics. All fields are plain JSON."""
 
     rows: list[Json] = field(default_factory=list)
+    tallest: int | None = None
+    """The highest step in the table."""
     latest: dict[str, Json] = field(default_factory=dict)
     """By key: value, step, segment and place of the newest."""
     duplicates: int = 0
@@ -56,6 +58,8 @@ class Rows:
             "said": _quotes(reading),
         }
         self.rows.append(row)
+        if step is not None:
+            self.tallest = step if self.tallest is None else max(step, self.tallest)
         if len(self.rows) > KEPT_QUOTES:
             old = self.rows[-KEPT_QUOTES - 1]
             said = old["said"]
@@ -67,7 +71,9 @@ class Rows:
         return True
 
     def _row_of(self, step: int | None) -> Json | None:
-        if step is None:
+        if step is None or not self.rows:
+            return None
+        if self.tallest is None or step > self.tallest:
             return None
         return next((row for row in reversed(self.rows) if row["step"] == step), None)
 
@@ -145,6 +151,7 @@ class Rows:
         known = self._row_of(step)
         changed: Json = {**newest, "step": step, "again": bool(newest["again"]) or known is not None}
         self.rows[-1] = changed
+        self.tallest = step if self.tallest is None else max(step, self.tallest)
         values = newest["values"]
         assert isinstance(values, dict)
         for key in values:

@@ -61,18 +61,20 @@ def read(line: Line) -> list[Reading]:
     text = line.text
     if "WANDB_MIRROR" in text:
         return _mirror(line)
-    if (found := _FINISHED.search(text)) is not None:
+    if "time cost" in text and (found := _FINISHED.search(text)) is not None:
         return [line.reading(ReadingKind.TIMER, NAME, label=found[1], detail="finished", elapsed_s=float(found[2]))]
-    if (found := _STARTED.search(text)) is not None:
+    if "Started: '" in text and (found := _STARTED.search(text)) is not None:
         return [line.reading(ReadingKind.TIMER, NAME, label=found[1], detail="started")]
-    if (found := _BATCH.search(text[:4000])) is not None:
+    if "effective_batch=" in text and (found := _BATCH.search(text[:4000])) is not None:
         metrics = {"effective_batch": float(found[2])}
         if found[3]:
             metrics["discard_rate"] = float(found[3]) / 100
         return [line.reading(ReadingKind.METRIC, NAME, step=int(found[1]), metrics=metrics, ahead=True)]
     if "{" in text and (OPENS_BLOCK.search(text) or _is_status(text)):
         return dict_reading([line])
-    if (found := _NOT_FINITE.search(text)) is not None:
+    if text.startswith("{"):
+        return []  # some other program's dict
+    if "not finite" in text and (found := _NOT_FINITE.search(text)) is not None:
         value = number(found[2].rstrip(",."))
         metrics = {} if value is None else {"grad_norm": value}
         return [line.reading(ReadingKind.BANNER, NAME, label="nonfinite_grad", detail=found[1] or "", metrics=metrics)]
@@ -132,14 +134,15 @@ def _values(text: str) -> tuple[dict[str, float], str]:
     if text.startswith("{'"):
         if not text.endswith("}"):
             raise Malformed("the printed dict does not end")
-        return pairs(text), broken_names(text)
+        metrics = pairs(text)
+        return metrics, broken_names(text, metrics)
     try:
         loaded, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise Malformed("the mirror's metrics are no JSON") from error
     if not isinstance(loaded, dict) or "_serialize_error" in loaded:
         raise Malformed("the mirror could not serialise its metrics")
-    metrics: dict[str, float] = {}
+    metrics = {}
     broken: list[str] = []
     for name, value in loaded.items():
         if isinstance(value, bool):
@@ -155,8 +158,10 @@ def _values(text: str) -> tuple[dict[str, float], str]:
     return metrics, ",".join(broken)
 
 
-def broken_names(text: str) -> str:
-    """Names of known metrics whose printed value is a word."""
+def broken_names(text: str, metrics: dict[str, float]) -> str:
+    """Names of known metrics whose printed value is a word. ``metrics``: those that had numbers."""
+    if text.count("':") + text.count('":') <= len(metrics):
+        return ""
     return ",".join(name for name in words(text) if canonical(name) is not None)
 
 
@@ -178,7 +183,7 @@ def dict_reading(lines: list[Line], header: int | None = None) -> list[Reading]:
         ReadingKind.METRIC if step is None else ReadingKind.STEP,
         NAME,
         label="status" if bare else "train",
-        detail=broken_names(text),
+        detail=broken_names(text, metrics),
         step=step,
         metrics=metrics,
         ahead=step is None,

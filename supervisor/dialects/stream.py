@@ -14,7 +14,7 @@ from datetime import datetime
 from supervisor.dialects import skyrl, vllm
 from supervisor.dialects.line import Line, seconds, unwrap
 from supervisor.dialects.malformed import Malformed
-from supervisor.dialects.roster import LONG, MARKS, readers_of
+from supervisor.dialects.roster import LONG, SIEVE, readers_of
 from supervisor.dialects.run import Run, State
 from supervisor.model.readings import Reading
 
@@ -154,14 +154,8 @@ def _without_oversized(run: Run, frames: bytes) -> bytes:
 
 def _candidates(frames: bytes) -> Iterator[Frame]:
     """Start and end of each frame that bears a mark, in order."""
-    found: dict[int, int] = {}
-    for mark in MARKS:
-        hit = frames.find(mark)
-        while hit >= 0:
-            stop = frames.find(b"\n", hit)
-            found[frames.rfind(b"\n", 0, hit) + 1] = stop
-            hit = frames.find(mark, stop)
-    yield from sorted(found.items())
+    for found in SIEVE.finditer(frames):
+        yield frames.rfind(b"\n", 0, found.start()) + 1, found.end()
 
 
 def _count_access(run: Run, frames: bytes, base: int) -> None:
@@ -201,7 +195,7 @@ def _read(run: Run, raw: bytes, offset: int, number: int | None, seen: float | N
         while len(run.headers) > MOST_BLOCKS:
             run.headers.pop(next(iter(run.headers)))
         return
-    if "{" in line.text and "WANDB_MIRROR" not in line.text and _opens(run, line):
+    if "{" in line.text and "/" in line.text and "WANDB_MIRROR" not in line.text and _opens(run, line):
         return
     short = line if len(text) <= SHORT else None
     for dialect in readers_of(raw):
@@ -240,7 +234,7 @@ def _headed(run: Run, line: Line, readings: list[Reading]) -> list[Reading]:
 def _opens(run: Run, line: Line) -> bool:
     """Whether a printed dict of metrics begins here and does not end here."""
     text = line.text
-    if skyrl.OPENS_BLOCK.search(text) is None or text.count("{") <= text.count("}"):
+    if text.count("{") <= text.count("}") or skyrl.OPENS_BLOCK.search(text) is None:
         return False
     if len(run.blocks) >= MOST_BLOCKS:
         run.blocks.pop(next(iter(run.blocks)))

@@ -25,6 +25,8 @@ METRIC_MARKS = (
     b" Mean: ",
     b"step",
 )
+SPARE = 4
+"""Metric lines read beyond those asked for: some marks stand in other lines."""
 WANTED = frozenset({ReadingKind.STEP, ReadingKind.METRIC})
 
 
@@ -42,22 +44,38 @@ def tail_points(
     followed forwards. The state in the answer is at ``size``: ``follow`` goes on from there. Line numbers are unknown.
     """
     blocks: list[bytes] = []
-    start, wanted = size, n
+    start, wanted, likely = size, n, 0
     while True:
-        likely = 0
+        telling = METRIC_MARKS[0]
         while start > 0 and size - start < cap and likely < wanted:
             step = min(BLOCK, start, cap - (size - start))
             start -= step
             block = read_block(start, step)
             blocks.append(block)
-            likely += max(block.count(mark) for mark in _telling(block))
+            counts = {mark: block.count(mark) for mark in _telling(block)}
+            telling = max(counts, key=lambda mark: counts[mark])
+            likely += counts[telling]
         whole = b"".join(reversed(blocks))
-        state, readings = follow(begun(start), whole, start, seen_at=seen_at)
+        begin = _skip(whole, telling, likely - wanted - SPARE)
+        state, readings = follow(begun(start + begin), whole[begin:], start + begin, seen_at=seen_at)
         points = [reading for reading in readings if _counts(reading)]
         at_end = start <= 0 or size - start >= cap
-        if len(points) >= n or at_end:
-            return TailReading(tuple(points[-n:]), state, start, len(whole), complete=len(points) >= n or start <= 0)
-        wanted = max(n, size - start) if not points else n - len(points) + 8
+        if len(points) >= n or (at_end and not begin):
+            return TailReading(
+                tuple(points[-n:]), state, start + begin, len(whole), complete=len(points) >= n or start <= 0
+            )
+        wanted += n - len(points) + SPARE if points else size
+
+
+def _skip(whole: bytes, mark: bytes, extra: int) -> int:
+    """Where to begin so that about ``extra`` of the marks lie before: a block holds more than was asked for."""
+    at = 0
+    for _ in range(extra):
+        hit = whole.find(mark, at)
+        if hit < 0:
+            return 0
+        at = hit + len(mark)
+    return whole.rfind(b"\n", 0, at) + 1 if extra > 0 else 0
 
 
 def _telling(block: bytes) -> tuple[bytes, ...]:
