@@ -100,8 +100,9 @@ class PrivatePostgres:
         assert made.returncode == 0, made.stderr.decode()
         return self.url(name)
 
-    def dump(self, database: str) -> str:
+    def dump(self, url: str) -> str:
         """The schema of a database as SQL."""
+        database = url.partition("@/")[2].partition("?")[0]
         done = self._run("pg_dump", "-h", str(self.folder), "-U", USER, "--schema-only", "--no-owner", database)
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode()

@@ -34,8 +34,8 @@ KEYS_AT_ONCE = 500
 class Database:
     """Connections to one database. Every failure leaves as a StoreError; a broken connection is not kept."""
 
-    def __init__(self, address: Address, *, read_only: bool = False) -> None:
-        self.address, self.read_only = address, read_only
+    def __init__(self, address: Address, *, read_only: bool = False, busy_s: float = BUSY_S) -> None:
+        self.address, self.read_only, self.busy_s = address, read_only, busy_s
         self.is_sqlite = address.path is not None
         self._one_writer = threading.Lock()
         self._faults: tuple[type[BaseException], ...] = (
@@ -59,7 +59,7 @@ class Database:
         if self.read_only:
             raise StoreError(f"database {self.address.shown} was opened to be read only, while {doing}")
         if self.is_sqlite:  # it has one writer: threads of this process queue here instead of sleeping on its lock
-            if not self._one_writer.acquire(timeout=4 * BUSY_S):
+            if not self._one_writer.acquire(timeout=4 * self.busy_s):
                 raise StoreLocked(f"database {self.address.shown} is held by a slow writer, while {doing}")
             try:
                 with self._transaction(doing, writes=True) as connection:
@@ -159,7 +159,7 @@ class Database:
 
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(
-                uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=256
+                uri, uri=True, timeout=self.busy_s, isolation_level=None, check_same_thread=False, cached_statements=256
             )
 
         engine = sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=8, max_overflow=24)
@@ -195,7 +195,7 @@ class Database:
     # ------------------------------------------------------------ PostgreSQL
 
     def _postgresql_engine(self) -> sa.Engine:
-        wait_ms = int(BUSY_S * 1000)
+        wait_ms = int(self.busy_s * 1000)
         options = (
             f"-c lock_timeout={wait_ms} -c statement_timeout=60000 -c idle_in_transaction_session_timeout=60000 "
             f"-c TimeZone=UTC{' -c default_transaction_read_only=on' if self.read_only else ''}"

@@ -47,7 +47,7 @@ BUSY_S = 5.0
 _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
 
 _SQLITE: dict[int, tuple[type[StoreError], str]] = {
-    _BUSY: (StoreLocked, f"is locked by another process (waited {BUSY_S:g} s)"),
+    _BUSY: (StoreLocked, "is locked by another process"),
     _LOCKED: (StoreLocked, "is locked by another statement of this process"),
     _READONLY: (StoreReadOnly, "is read-only for this user: check the owner and mode of the file and its folder"),
     _IOERR: (StoreBroken, "could not be read or written (input/output error): check the disk"),
@@ -63,7 +63,7 @@ _POSTGRESQL: dict[str, tuple[type[StoreError], str]] = {
     "53300": (StoreAway, "takes no more connections (max_connections)"),
     "25006": (StoreReadOnly, "is read-only (a standby, or default_transaction_read_only)"),
     "42501": (StoreReadOnly, "refuses this user: a privilege is missing"),
-    "55P03": (StoreLocked, f"is locked by another session (waited {BUSY_S:g} s)"),
+    "55P03": (StoreLocked, "is locked by another session"),
     "57014": (StoreLocked, "took too long, the statement was cancelled"),
     "40P01": (StoreLocked, "saw a deadlock with another session"),
     "40001": (StoreLocked, "saw a conflict with another session"),

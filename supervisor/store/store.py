@@ -7,6 +7,7 @@ from types import TracebackType
 from supervisor.store.address import Address
 from supervisor.store.engine import Database
 from supervisor.store.errands import Errands
+from supervisor.store.faults import BUSY_S
 from supervisor.store.notes import Notes
 from supervisor.store.polls import Polls
 from supervisor.store.ticks import Ticks
@@ -26,12 +27,14 @@ class Store(Polls, Ticks, Errands, Wishes, Notes, Upkeep):
         self._db = database
 
     @classmethod
-    def open(cls, url: str, *, read_only: bool = False) -> Store:
+    def open(cls, url: str, *, read_only: bool = False, busy_s: float = BUSY_S) -> Store:
         """Nothing is read or made yet: see :meth:`upgrade` and :meth:`check_schema`.
+
+        ``busy_s``: seconds that a statement waits for another process's lock.
 
         Raises StoreError on a URL of another kind, and on a file on a network file system.
         """
-        return cls(Database(Address(url), read_only=read_only))
+        return cls(Database(Address(url), read_only=read_only, busy_s=busy_s))
 
     @property
     def url(self) -> str:
