@@ -11,10 +11,10 @@ import re
 _MONTHS = {name: number for number, name in enumerate(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
 _DAYS_BEFORE = (0, 0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 _STAMP = re.compile(
-    rb"(?<!\d)(?:\d{4})-(?P<m1>\d\d)-(?P<d1>\d\d)[T _-](?P<t1>\d\d:\d\d:\d\d)"
-    rb"|(?<![\d-])(?P<m2>\d\d)-(?P<d2>\d\d) (?P<t2>\d\d:\d\d:\d\d)"
-    rb"|(?<![\w])[EWIFD](?:\d{4})?(?P<m3>\d\d?)(?P<d3>\d\d) (?P<t3>\d\d:\d\d:\d\d)"
-    rb"|\b(?P<m4>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +(?P<d4>\d\d?) (?P<t4>\d\d:\d\d:\d\d)"
+    rb"(?<!\d)(?:\d{4})-(?P<m1>\d\d)-(?P<d1>\d\d)[T _-](?P<t1>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
+    rb"|(?<![\d-])(?P<m2>\d\d)-(?P<d2>\d\d) (?P<t2>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
+    rb"|(?<![\w])[EWIFD](?:\d{4})?(?P<m3>\d\d?)(?P<d3>\d\d) (?P<t3>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
+    rb"|\b(?P<m4>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +(?P<d4>\d\d?) (?P<t4>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
 )
 _REACH = 400
 """Stamps stand near the start of a line; further on they are somebody's data."""
@@ -29,6 +29,6 @@ def clock(text: bytes) -> float | None:
     month = _MONTHS.get(found["m4"], 0) if kind == "4" else int(found[f"m{kind}"])
     if not 1 <= month <= 12:
         return None
-    hours, minutes, seconds = (int(part) for part in found[f"t{kind}"].split(b":"))
+    hours, minutes, seconds = (float(part) for part in found[f"t{kind}"].replace(b",", b".").split(b":"))
     day = _DAYS_BEFORE[month] + int(found[f"d{kind}"]) - 1
-    return float(day * 86400 + hours * 3600 + minutes * 60 + seconds)
+    return day * 86400 + hours * 3600 + minutes * 60 + seconds

@@ -137,46 +137,63 @@ def _by_scheduler(ending: Ending, chosen: Candidate | None, evidence: Evidence) 
     )
 
 
-def _hang(evidence: Evidence) -> tuple[int, Silence, int, float | None] | None:
-    """(file, last work, heartbeats, seconds) if the logs end in nothing but heartbeats."""
+def _hang(evidence: Evidence) -> tuple[int, Silence] | None:
+    """(file, its end) if the logs end in nothing but heartbeats."""
     quiet = [
         (number, reading.silence)
         for number, reading in enumerate(evidence.readings)
         if reading.silence is not None and reading.silence.heartbeats
     ]
     longest = max(quiet, key=lambda pair: (pair[1].seconds or 0.0, pair[1].heartbeats), default=None)
-    if longest is None:
+    if longest is None or any(place.role == "finish" for place in evidence.others):
         return None
-    file, silence = longest
-    if any(place.role == "finish" for place in evidence.others):
-        return None
-    enough = (
-        silence.heartbeats >= 3 and silence.seconds >= HANG_S if silence.seconds else silence.heartbeats >= HANG_BEATS
-    )
+    silence = longest[1]
+    lasted = silence.seconds is not None and silence.seconds >= HANG_S and silence.heartbeats >= 3
+    enough = lasted or (silence.seconds is None and silence.heartbeats >= HANG_BEATS)
     if not enough or (not evidence.has_steps and any(evidence.service_marks)):
         return None
-    return file, silence, silence.heartbeats, silence.seconds
+    return longest
 
 
-def _by_silence(evidence: Evidence, file: int, silence: Silence, beats: int, seconds: float | None) -> Diagnosis:
+def _began(evidence: Evidence) -> tuple[int, Hit, str] | None:
+    """The last stage of work that a program said it began and did not say it ended."""
+    last: tuple[int, Hit, str] | None = None
+    for file, reading in enumerate(evidence.readings):
+        open_stages: dict[str, Hit] = {}
+        for hit in reading.hits:
+            if (began := hit.captured("began")) is not None:
+                open_stages[began] = hit
+            elif (ended := hit.captured("ended")) is not None:
+                open_stages.pop(ended, None)
+        for stage, hit in open_stages.items():
+            if last is None or (hit.clock or 0.0, hit.offset) > (last[1].clock or 0.0, last[1].offset):
+                last = (file, hit, stage)
+    return last
+
+
+def _by_silence(evidence: Evidence, file: int, silence: Silence) -> Diagnosis:
     transience, action = USUAL["silent-hang"]
-    reading = evidence.readings[file]
-    text = silence.text
-    how_long = f" for {wording.duration(seconds)}" if seconds else ""
+    path = evidence.readings[file].path
+    how_long = f" for {wording.duration(silence.seconds)}" if silence.seconds else ""
+    stream = silence.stream
+    cause = Quote(path, silence.line, silence.offset, silence.text, "silence", stream.rank, stream.node)
+    where = f"after line {silence.line} of {path}"
+    began = _began(evidence)
+    if began is not None:
+        cause = quote(evidence, began[1], began[0])
+        where = f"since {began[2]} began in line {cause.line} of {cause.file}"
     return Diagnosis(
         category="silent-hang",
         confidence="medium",
         transience=transience,
-        summary=f"Nothing but heartbeats ({beats} lines){how_long} after line {silence.line} of {reading.path}.",
+        summary=f"Nothing but heartbeats ({silence.heartbeats} lines){how_long} {where}.",
         action=action,
-        fingerprint=fingerprint("silent-hang", "silence", text.decode("utf-8", "replace"), None),
+        fingerprint=fingerprint("silent-hang", "silence", cause.text.decode("utf-8", "replace"), None),
         reasons=(
             "no error stands in the logs that were read",
-            f"the last line of work is followed by {beats} heartbeats{how_long}",
+            f"the last line of work is followed by {silence.heartbeats} heartbeats{how_long}",
         ),
-        cause=Quote(
-            reading.path, silence.line, silence.offset, text, "silence", silence.stream.rank, silence.stream.node
-        ),
+        cause=cause,
         progress=_last_progress(evidence),
         missing=("stacks of the processes: the logs don't say where they wait",),
     )

@@ -22,25 +22,26 @@ class Tail:
             (entry, None) for entry in catalogue.signatures if entry.role in ("heartbeat", "noise", "teardown")
         ]
 
-    def is_quiet(self, line: Line) -> bool:
-        """True for a line that shows no work."""
+    def quiet(self, line: Line) -> float | None:
+        """None for a line that shows work; else the seconds of waiting that it tells of by itself (`seconds`)."""
         if not line.message.strip():
-            return True
+            return 0.0
         for number, (entry, verifier) in enumerate(self.entries):
             pattern = entry.pattern
             if not pattern.may_match(line.text):
                 continue
             compiled = verifier or pattern.verifier()
             self.entries[number] = (entry, compiled)
-            if match(entry, compiled, line):
-                return True
-        return False
+            if (found := match(entry, compiled, line)) is not None:
+                told = found.groupdict().get("seconds")
+                return float(told) if told else 0.0
+        return None
 
 
 def judge_tail(tail: Tail, buffer: bytearray, have: int, base: int, lines: int) -> Silence | None:
     """Read the end of a file upwards to its last line of work. None where the reach holds none."""
     at = have if not have or buffer[have - 1] != 0x0A else have - 1
-    number, beats = lines, 0
+    number, beats, told = lines, 0, 0.0
     last_clock: float | None = None
     floor = max(0, have - REACH)
     for _ in range(MOST_LINES):
@@ -51,7 +52,8 @@ def judge_tail(tail: Tail, buffer: bytearray, have: int, base: int, lines: int) 
         raw = bytes(buffer[at : min(end, at + 4096)]).rstrip(b"\r")
         line = take_apart(raw[raw.rfind(b"\r") + 1 :])
         time = clock(raw)
-        if not tail.is_quiet(line):
+        waits = tail.quiet(line)
+        if waits is None:
             own = time
             for _ in range(60):
                 if own is not None or at <= 0:
@@ -61,7 +63,10 @@ def judge_tail(tail: Tail, buffer: bytearray, have: int, base: int, lines: int) 
                 own = clock(bytes(buffer[upper : min(upper_end, upper + 400)]))
                 at = upper if own is None else at
             seconds = last_clock - own if last_clock is not None and own is not None else None
+            if told:
+                seconds = max(told, seconds or 0.0)
             return Silence(number, base + _line_start(buffer, end), raw, line.stream, beats, seconds)
+        told += waits
         if line.message.strip():
             beats += 1
             if last_clock is None:
