@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ Row = tuple[object, ...]
 
 STAGE_FROM = 24
 """Rows from which COPY is quicker than single statements on PostgreSQL."""
+_PAUSE_S = 0.02
 KEYS_AT_ONCE = 500
 """Keys in one IN list: SQLite allows 999 parameters in its older builds."""
 
@@ -168,7 +170,7 @@ class Database:
         def prepare(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
             connection.execute("PRAGMA foreign_keys = ON")
             if not self.read_only:
-                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                mode = _begin_log(connection, self.busy_s)
                 if mode != "wal":
                     raise StoreAway(f"database {path} can't use a write-ahead log here (it stays in mode {mode!r})")
                 connection.execute("PRAGMA synchronous = FULL")
@@ -215,3 +217,18 @@ class Database:
                 "tcp_user_timeout": 20000,
             },
         )
+
+
+def _begin_log(connection: sqlite3.Connection, busy_s: float) -> str:
+    """Turn the write-ahead log on; the mode that the file is then in.
+
+    Of two that do this to a new file at once SQLite refuses one without waiting, so the waiting is done here.
+    """
+    for _ in range(int(busy_s / _PAUSE_S)):
+        try:
+            return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+        time.sleep(_PAUSE_S)
+    return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
