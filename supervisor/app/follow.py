@@ -33,11 +33,12 @@ class Follower:
 
         A log that cannot be fetched changes nothing and is said; a full disk is a problem of ours, not of the job's.
         """
-        stats, cursors = self._grown(station, reading), {}
+        stats = self._grown(station, reading)
         if not stats:
             return {}
         rows = {job: row for job in stats if (held := station.memory.get(job)) and (row := held.row) is not None}
-        cursors = await self.writer.call(lambda store: store.log_cursors_of(set(rows.values())))
+        found = await self.writer.call(lambda store: store.log_cursors_of(set(rows.values())))
+        cursors = {(each.job_row, each.path): each for each in found}
         known = {job: cursors.get((rows[job], stat.path)) for job, stat in stats.items() if job in rows}
         plans = share({job: stats[job] for job in known}, known, self.limits.bytes_per_job, self.limits.bytes_per_tick)
         return await self._fetch(station, plans, stats, rows, known, now)

@@ -35,7 +35,12 @@ def shown(
     facts: list[tuple[str, str | None]] = [
         ("phase", f"{job.phase}{f' ({job.outcome})' if job.outcome else ''} since {moment(job.since)}"),
         ("scheduler", plain(" ".join(filter(None, (job.scheduler_state, _word(job.scheduler_reason)))))),
-        ("exit", f"code {job.exit_code}{f', signal {job.signal}' if job.signal else ''}" if job.exit_code is not None else None),
+        (
+            "exit",
+            f"code {job.exit_code}{f', signal {job.signal}' if job.signal else ''}"
+            if job.exit_code is not None
+            else None,
+        ),
         ("bucket", job.bucket),
         ("user", plain(job.user or "") or None),
         ("attempt", str(job.attempt)),
@@ -70,9 +75,14 @@ def shown(
     return "\n".join(lines) + "\n"
 
 
-def reasons(job: Any, steps: Sequence[Any], diagnoses: Sequence[Mapping[str, Any]], holds: Sequence[Any], now: datetime) -> str:
+def reasons(
+    job: Any, steps: Sequence[Any], diagnoses: Sequence[Mapping[str, Any]], holds: Sequence[Any], now: datetime
+) -> str:
     """Why it is held where it is: the step that brought it there with its evidence, what was ruled out, what would flip it."""
-    lines = [f"{plain(job.name)}  {job.cluster}/{plain(job.id)}: {job.phase}{f' ({job.outcome})' if job.outcome else ''}", ""]
+    lines = [
+        f"{plain(job.name)}  {job.cluster}/{plain(job.id)}: {job.phase}{f' ({job.outcome})' if job.outcome else ''}",
+        "",
+    ]
     for step in steps[-3:]:
         lines.append(_step(step))
         for evidence in json.loads(step.body).get("evidence", ()):
@@ -89,7 +99,9 @@ def reasons(job: Any, steps: Sequence[Any], diagnoses: Sequence[Mapping[str, Any
             lines.append(f"  ruled out: {plain(str(out.get('category')))}: {plain(str(out.get('why')))}")
             lines.append(f"    {_quote(out)}")
         for noise in each.get("noise", ())[:6]:
-            lines.append(f"  noise: {noise['count']} × {plain(str(noise['signature']))}: {plain(str(noise.get('why') or ''))}")
+            lines.append(
+                f"  noise: {noise['count']} × {plain(str(noise['signature']))}: {plain(str(noise.get('why') or ''))}"
+            )
     lines += ["", f"what would flip it: {FLIPS[job.phase]}"]
     lines += [f"under hold {each.id}: {plain(each.reason)}" for each in holds]
     return "\n".join(lines) + "\n"
@@ -129,8 +141,14 @@ def _attempt(each: Any) -> str:
 def _log(job: Any, now: datetime) -> str | None:
     if job.log_path is None:
         return None
-    age = f"last output {span((now - job.last_output_at).total_seconds())} ago" if job.last_output_at else "no output seen"
-    state = "" if job.log_state == "read" else f"; {job.log_state}{f': {plain(job.log_reason)}' if job.log_reason else ''}"
+    age = (
+        f"last output {span((now - job.last_output_at).total_seconds())} ago"
+        if job.last_output_at
+        else "no output seen"
+    )
+    state = (
+        "" if job.log_state == "read" else f"; {job.log_state}{f': {plain(job.log_reason)}' if job.log_reason else ''}"
+    )
     return f"{plain(job.log_path)} ({age}{state})"
 
 

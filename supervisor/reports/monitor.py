@@ -27,7 +27,8 @@ def monitor_state(summary: Any, now: datetime, gone: bool = False) -> tuple[str,
     daemon = beat is not None and beat.next_tick_at is not None
     if beat is not None and daemon and (gone or now - beat.beat_at > BEAT_LIMIT):
         age = span((now - beat.beat_at).total_seconds())
-        return "dead", f"the daemon on {beat.host} (pid {beat.pid}) gave its last sign {age} ago"
+        how = "does not run any more; its" if gone else "gave no sign for a while; its"
+        return "dead", f"the daemon on {beat.host} (pid {beat.pid}) {how} last sign of life was {age} ago"
     if last is None or last.finished_at is None:
         return "late", "the first tick has not finished yet"
     age = now - last.finished_at

@@ -134,7 +134,7 @@ def _cells(job: Any, now: datetime, unknown: Mapping[str, datetime | None]) -> t
         _nodes(job),
         str(job.attempt) if job.attempt > 1 else DASH,
         _last_output(job, now),
-        "; ".join(f"{flag['rule']} {flag['text']}" for flag in _flags(job)) or DASH,
+        _remarks(job),
     )
 
 
@@ -176,8 +176,13 @@ def _last_output(job: Any, now: datetime) -> str:
     return f"{span((now - job.last_output_at).total_seconds())} ago"
 
 
-def _flags(job: Any) -> list[dict[str, Any]]:
-    return json.loads(job.flags) if job.flags else []
+def _remarks(job: Any) -> str:
+    """Its flags, and the cause where a diagnosis names one."""
+    words = [f"{flag['rule']} {flag['text']}" for flag in json.loads(job.flags)] if job.flags else []
+    found = json.loads(job.diagnosis) if job.diagnosis else None
+    if found and isinstance(found.get("cause"), dict):
+        words.insert(min(1, len(words)), f"{found['category']}: {found['cause'].get('text', '')[:120]}")
+    return "; ".join(words) or DASH
 
 
 def _tone(job: Any) -> str | None:
