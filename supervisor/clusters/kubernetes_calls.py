@@ -28,6 +28,7 @@ from supervisor.model.errors import AnswerUnusable, ClusterError, LoginFailed, T
 GROUPS = "/apis"
 GROUP = "/apis/{group}/{version}"
 VERSION = "/version"
+NAMESPACE = "/api/v1/namespaces/{name}"
 PODS = "/api/v1/namespaces/{namespace}/pods"
 PODS_EVERYWHERE = "/api/v1/pods"
 POD = "/api/v1/namespaces/{namespace}/pods/{name}"

@@ -326,7 +326,7 @@ def _ended(pod: Pod, container: str, status: ContainerStatus | None) -> PodRead:
 _NODE_REASONS = frozenset(
     {"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "UnexpectedAdmissionError", "NodeAffinity"}
 )
-_NODE_DISRUPTIONS = frozenset({"DeletionByTaintManager", "DeletionByPodGC"})
+NODE_DISRUPTIONS = frozenset({"DeletionByTaintManager", "DeletionByPodGC"})
 
 
 def _failure(pod: Pod, ended: Terminated | None) -> tuple[JobState, str, str]:
@@ -339,7 +339,7 @@ def _failure(pod: Pod, ended: Terminated | None) -> tuple[JobState, str, str]:
         return JobState.OUT_OF_MEMORY, "OOMKilled", end_of(ended)[1]
     if taken is not None:
         reason = said(taken.reason, taken.message)
-        if taken.reason in _NODE_DISRUPTIONS or status.reason in _NODE_REASONS:
+        if taken.reason in NODE_DISRUPTIONS or status.reason in _NODE_REASONS:
             return JobState.NODE_FAILED, plain(status.reason or taken.reason or "NodeLost", 60), words or reason
         return JobState.PREEMPTED, "Evicted" if status.reason == "Evicted" else "Preempted", reason
     if status.reason == "Evicted":
@@ -393,7 +393,7 @@ def _terminating(pod: Pod, read: PodRead, now: datetime, limit: timedelta) -> Po
     taken = disruption(pod)
     why = said(taken.reason, taken.message) if taken is not None else "it was deleted"
     state = JobState.COMPLETING
-    if taken is not None and taken.reason in _NODE_DISRUPTIONS:
+    if taken is not None and taken.reason in NODE_DISRUPTIONS:
         why = f"its node does not answer ({why})"
     if due is not None and now - due > limit:
         held = ", ".join(pod.metadata.finalizers or ())

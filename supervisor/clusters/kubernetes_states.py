@@ -1,0 +1,465 @@
+"""What is said of one job: its record, its pods and its queue become one observation. Pure.
+
+The order of belief: the record's own end; what Kueue holds back; what the pods do. A gang of which no pod runs is not running,
+whatever its record counts as active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from supervisor.clusters.kubernetes_jobs import Folded
+from supervisor.clusters.kubernetes_objects import plain
+from supervisor.clusters.owners import RecordRead
+from supervisor.clusters.pods import NODE_DISRUPTIONS, Pod, PodRead, disruption, end_of, read_pod, signal_of
+from supervisor.model.job import Burn, Details, JobState, Observation, TaskCounts
+
+_FIRST_ROLES = (
+    "submitter",
+    "launcher",
+    "master",
+    "chief",
+    "leader",
+    "driver",
+    "coordinator",
+    "head",
+    "trainer",
+    "node",
+)
+"""Roles whose log is the job's, in this order; what is not named here comes after them."""
+
+_NO_WORD_FROM_OWNER = timedelta(minutes=10)
+"""How long after the end of the last pod an owner of a kind that is not read may still make another."""
+_YOUNG = timedelta(seconds=60)
+_BURST = timedelta(seconds=3)
+"""Longer than a controller takes from starting a Job to making its pods, by whole seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRead:
+    """One job at one poll."""
+
+    observation: Observation
+    past: tuple[Observation, ...] = ()
+    """Earlier attempts whose end is still on record."""
+    main: PodRead | None = None
+    """The pod whose log is the job's."""
+    doomed: JobState | None = None
+    """How it will have ended once it is gone, if it is being deleted now: cancelled, or taken off by the cluster."""
+
+
+def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRead:
+    """``now``: the cluster's own clock; it decides only whether something takes too long."""
+    record = job.read
+    pods = [read_pod(pod, now, terminating_limit) for pod in job.pods]
+    live = [pod for pod in pods if not pod.state.ended]
+    staying = [pod for pod in live if pod.pod.metadata.deletion_timestamp is None]
+    live = staying or live
+    over = _latest(pods) if not live else [pod for pod in _latest(pods) if pod.state is JobState.COMPLETED]
+    current = sorted(live + [pod for pod in over if pod not in live], key=lambda pod: _rank(job, pod.pod))
+    main = next((pod for pod in current if not pod.state.ended), current[0] if current else None)
+    if main is not None and _role(job, main.pod) != _role(job, current[0].pod):
+        main = current[0]
+    attempt = (
+        1
+        + record.retries
+        + (job.verdict.evictions if job.verdict is not None else 0)
+        + (main.restarts if main is not None else 0)
+    )
+    state, word, reason, cause = _state(job, record, current, main, now)
+    deleted = _deleted(job, now, terminating_limit)
+    if deleted is not None and not state.ended:
+        state, word, reason = JobState.COMPLETING, "Terminating", deleted
+    ended = state.ended
+    shown = (cause or main) if ended else None
+    # Between two attempts: what is there belongs to the one before.
+    between = bool(current) and not ended and all(pod.state.ended for pod in current) and state is JobState.PENDING
+    observation = Observation(
+        key=job.key,
+        name=plain(job.name, 253),
+        user=None,
+        state=state,
+        scheduler_state=word or state.value,
+        reason=reason or None,
+        submitted_at=job.created,
+        started_at=_started(state, record, current, main),
+        ended_at=(record.ended_at or max((pod.ended_at for pod in current if pod.ended_at is not None), default=None))
+        if ended
+        else None,
+        time_limit=record.time_limit,
+        partition=(job.verdict.queue if job.verdict is not None else "") or record.queued_by or None,
+        nodes=tuple(sorted({pod.pod.spec.node_name for pod in current if pod.pod.spec.node_name})),
+        node_count=len({pod.pod.spec.node_name for pod in current if pod.pod.spec.node_name}) or None,
+        exit_code=shown.exit_code if shown is not None else None,
+        signal=shown.signal if shown is not None else None,
+        attempt=attempt,
+        burn=_burn(record, main),
+        tasks=_tasks(record, [] if between else current, state),
+        details=_details(job, main, attempt),
+    )
+    doomed = _doom(job, main) if state is JobState.COMPLETING and word == "Terminating" else None
+    return JobRead(
+        observation=observation,
+        past=_past(job, observation, pods, [] if between else current, main),
+        main=main,
+        doomed=doomed,
+    )
+
+
+def _doom(job: Folded, main: PodRead | None) -> JobState:
+    taken = disruption(main.pod) if main is not None and job.record is None else None
+    if taken is None:
+        return JobState.CANCELLED
+    return JobState.NODE_FAILED if taken.reason in NODE_DISRUPTIONS else JobState.PREEMPTED
+
+
+Said = tuple[JobState, str, str | None, PodRead | None]
+"""State, word, reason, and the pod that is the cause where one is."""
+
+
+def _state(job: Folded, record: RecordRead, current: Sequence[PodRead], main: PodRead | None, now: datetime) -> Said:
+    if record.state is not None and record.state.ended:
+        return _ended_by_record(record, current)
+    queue = job.verdict
+    held = record.state is JobState.SUSPENDED
+    if held and queue is not None and not queue.admitted and not queue.finished:
+        return JobState.PENDING, "Suspended", queue.text, None
+    if record.state is not None:
+        return record.state, record.word, record.reason, None
+    live = [pod for pod in current if not pod.state.ended]
+    if live:
+        state, word, reason = _live(job, record, live, current, main)
+        return state, word, reason, None
+    if current:
+        return _all_over(job, record, current, now)
+    if queue is not None and not queue.admitted:
+        return JobState.PENDING, "Pending", queue.text, None
+    if record.active:
+        young = job.created is not None and now - job.created < _YOUNG
+        text = f"its record counts {record.active} active pods, and none is there"
+        return (JobState.STARTING if young else JobState.RUNNING), record.word or "Active", text, None
+    return JobState.PENDING, record.word or "Created", record.reason or "it has no pods yet", None
+
+
+def _ended_by_record(record: RecordRead, current: Sequence[PodRead]) -> Said:
+    assert record.state is not None
+    if record.state is JobState.COMPLETED:
+        return record.state, record.word, record.reason, None
+    cause = cause_of(current)
+    if cause is None or record.state is not JobState.FAILED:
+        return record.state, record.word, record.reason, cause
+    telling = cause.state in (JobState.OUT_OF_MEMORY, JobState.PREEMPTED, JobState.NODE_FAILED, JobState.TIMED_OUT)
+    reason = f"{record.reason or record.word}; pod {plain(cause.name, 80)}: {cause.reason or cause.word}"
+    return (cause.state if telling else JobState.FAILED), record.word, reason, cause
+
+
+def _live(
+    job: Folded, record: RecordRead, live: Sequence[PodRead], current: Sequence[PodRead], main: PodRead | None
+) -> tuple[JobState, str, str | None]:
+    """Some pod is not over. What runs counts; else what starts; else why it waits."""
+    running = [pod for pod in live if pod.state is JobState.RUNNING]
+    waiting = [pod for pod in live if pod.state in (JobState.PENDING, JobState.STARTING)]
+    total = max(record.expected or 0, len(current))
+    if running:
+        reason = running[0].reason if len(current) == 1 else None
+        missing = total - len(current)
+        if waiting:
+            first = waiting[0]
+            why = f": {first.reason}" if first.reason else ""
+            reason = f"{len(running)} of {total} pods run; {plain(first.name, 80)}: {first.word}{why}"
+        elif missing > 0:
+            reason = f"{len(running)} of {total} pods run; {missing} are not there"
+        return JobState.RUNNING, record.word or "Running", reason or record.reason
+    starting = [pod for pod in waiting if pod.state is JobState.STARTING]
+    if starting:
+        calm = ("ContainerCreating", "PodInitializing", "Pending")
+        first = next((pod for pod in starting if pod.word not in calm), main if main in starting else starting[0])
+        assert first is not None
+        return JobState.STARTING, first.word, _of_gang(first, starting, total)
+    if waiting:
+        reason = _of_gang(waiting[0], waiting, total)
+        queue = job.verdict
+        if queue is not None and queue.text:
+            reason = f"{reason}; {queue.text}" if reason else queue.text
+        return JobState.PENDING, waiting[0].word, reason
+    unknown = [pod for pod in live if pod.state is JobState.UNKNOWN]
+    first = (unknown or list(live))[0]
+    return first.state, first.word, _of_gang(first, unknown or live, total)
+
+
+def _of_gang(first: PodRead, alike: Sequence[PodRead], total: int) -> str | None:
+    if total <= 1:
+        return first.reason
+    return f"{len(alike)} of {total} pods, among them {plain(first.name, 80)}: {first.reason or first.word}"
+
+
+def _all_over(job: Folded, record: RecordRead, current: Sequence[PodRead], now: datetime) -> Said:
+    """Every pod has ended, and no record says that the job has."""
+    cause = cause_of(current)
+    last = max((pod.ended_at for pod in current if pod.ended_at is not None), default=None)
+    done = cause is None
+    head = current[0]
+    what: Said = (
+        (JobState.COMPLETED, "Completed", None, None)
+        if cause is None
+        else (cause.state, cause.word, _named(cause, current), cause)
+    )
+    if job.record is None:
+        queued = job.verdict
+        owner_unread = job.kind not in ("pod", "podgroup")
+        if job.gone:
+            return JobState.COMPLETING, "Terminating", f"its record is gone; {what[2] or what[1]}", cause
+        if job.kind == "podgroup" and queued is not None and not queued.finished and not done:
+            return JobState.COMPLETING, what[1], f"{what[2]}; its group may still be given another pod", cause
+        if owner_unread and (last is None or now - last < _NO_WORD_FROM_OWNER):
+            return (
+                JobState.COMPLETING,
+                what[1],
+                f"its pods have ended; its owner, a {plain(job.kind, 60)}, may still make another",
+                cause,
+            )
+        return what
+    burn = record.burn
+    may_retry = not done and burn is not None and burn.allowed is not None and burn.burned <= burn.allowed
+    if may_retry:
+        assert burn is not None
+        how = _named(cause, current) if cause is not None else head.word
+        text = f"{how}; {burn.burned} of {burn.allowed} failures used, its controller tries again"
+        return JobState.PENDING, record.word or "BackOff", text, cause
+    text = f"its pods have ended ({what[2] or what[1]}); its record does not say so yet"
+    return JobState.COMPLETING, record.word or what[1], text, cause
+
+
+def _named(pod: PodRead, among: Sequence[PodRead]) -> str:
+    reason = pod.reason or pod.word
+    return reason if len(among) == 1 else f"pod {plain(pod.name, 80)}: {reason}"
+
+
+def cause_of(pods: Sequence[PodRead]) -> PodRead | None:
+    """The failed pod that failed first; at the same second, the one whose record says most."""
+    failed = [pod for pod in pods if pod.state.ended and pod.state is not JobState.COMPLETED]
+    weight = {
+        JobState.OUT_OF_MEMORY: 0,
+        JobState.PREEMPTED: 0,
+        JobState.NODE_FAILED: 0,
+        JobState.TIMED_OUT: 1,
+        JobState.FAILED: 2,
+    }
+    never = datetime.max.replace(tzinfo=failed[0].pod.metadata.creation_timestamp.tzinfo) if failed else None
+    # A sibling that was deleted, or told to stop, only echoes the first failure.
+    echo = (JobState.CANCELLED,)
+    return min(
+        failed,
+        key=lambda pod: (pod.state in echo, pod.ended_at or never, weight.get(pod.state, 3), pod.name),
+        default=None,
+    )
+
+
+def _latest(pods: Sequence[PodRead]) -> list[PodRead]:
+    """Ended pods that no later one of the same place has replaced."""
+    newest: dict[tuple[str, str], PodRead] = {}
+    loose: list[PodRead] = []
+    for pod in pods:
+        if not pod.state.ended:
+            continue
+        index = _index(pod.pod)
+        if not index:
+            loose.append(pod)
+            continue
+        place = (_place(pod.pod), index)
+        held = newest.get(place)
+        if held is None or held.pod.metadata.creation_timestamp < pod.pod.metadata.creation_timestamp:
+            newest[place] = pod
+    if loose:
+        owner = loose[0].pod.metadata.owner
+        if owner is not None:
+            made = max(pod.pod.metadata.creation_timestamp for pod in loose)
+            loose = [
+                pod
+                for pod in loose
+                if pod.state is JobState.COMPLETED or made - pod.pod.metadata.creation_timestamp < _YOUNG / 6
+            ]
+    return [*newest.values(), *loose]
+
+
+def _place(pod: Pod) -> str:
+    tags = pod.metadata.tags
+    return tags.replicated_job or tags.replica_type or tags.ray_group or tags.ray_node
+
+
+def _index(pod: Pod) -> str:
+    tags = pod.metadata.tags
+    inner = tags.index or pod.metadata.notes.index or tags.replica_index
+    return f"{tags.job_index}.{inner}" if tags.job_index and inner else inner or tags.job_index
+
+
+def _role(job: Folded, pod: Pod) -> str:
+    """What a pod of a gang is for, in its operator's word; empty where all are alike."""
+    tags = pod.metadata.tags
+    if job.kind == "rayjob":
+        return tags.ray_node or "submitter"
+    return tags.replicated_job or tags.replica_type or tags.ray_node
+
+
+def _rank(job: Folded, pod: Pod) -> tuple[int, str, tuple[int, ...], float, str]:
+    role = _role(job, pod).lower()
+    first = _FIRST_ROLES.index(role) if role in _FIRST_ROLES else len(_FIRST_ROLES)
+    numbers = tuple(int(part) if part.isdecimal() else 0 for part in _index(pod).split(".")) if _index(pod) else (0,)
+    return first, role, numbers, -pod.metadata.creation_timestamp.timestamp(), pod.metadata.name
+
+
+def _started(state: JobState, record: RecordRead, current: Sequence[PodRead], main: PodRead | None) -> datetime | None:
+    if state in (JobState.PENDING, JobState.SUSPENDED):
+        return None
+    if main is not None and main.started_at is not None:
+        return main.started_at
+    if state.ended and main is None:
+        return record.started_at
+    return min(
+        (pod.pod.status.start_time for pod in current if pod.pod.status.start_time is not None),
+        default=record.started_at,
+    )
+
+
+def _tasks(record: RecordRead, current: Sequence[PodRead], state: JobState) -> TaskCounts | None:
+    total = max(record.expected or 0, len(current))
+    if not total:
+        return None
+    running = sum(pod.state is JobState.RUNNING for pod in current)
+    ended = sum(pod.state.ended for pod in current)
+    waiting = sum(pod.state in (JobState.PENDING, JobState.STARTING) for pod in current)
+    # Pods that are not there wait to be made, unless the record claims that they run.
+    absent = total - len(current) if not state.ended and (current or state is not JobState.RUNNING) else 0
+    return TaskCounts(total, running=running, pending=waiting + absent, ended=ended)
+
+
+def _burn(record: RecordRead, main: PodRead | None) -> Burn | None:
+    restarts = main.restarts if main is not None else 0
+    if record.burn is not None:
+        return replace(record.burn, burned=record.burn.burned + restarts)
+    return Burn(restarts) if restarts else None
+
+
+def log_path(pod: PodRead) -> str:
+    return f"pod/{pod.pod.metadata.namespace}/{pod.name}/{pod.container}"
+
+
+def _details(job: Folded, main: PodRead | None, attempt: int) -> Details | None:
+    return None if main is None or not main.container else Details(log_path=log_path(main), restarts=attempt - 1)
+
+
+def _deleted(job: Folded, now: datetime, limit: timedelta) -> str | None:
+    """A record that was deleted and waits for what it owns."""
+    if job.record is None:
+        return "its record is gone; its pods are still there" if job.gone else None
+    meta = job.record.record.metadata
+    due = meta.deletion_timestamp
+    if due is None:
+        return None
+    left = f"; {len(job.pods)} of its pods are still there" if job.pods else ""
+    if now - due <= limit:
+        return f"it was deleted{left}"
+    held = ", ".join(meta.finalizers or ())
+    return f"it was deleted{left}; stuck Terminating since {due:%Y-%m-%dT%H:%M:%SZ}" + (
+        f", held by {plain(held, 120)}" if held else ""
+    )
+
+
+def _past(
+    job: Folded, latest: Observation, pods: Sequence[PodRead], current: Sequence[PodRead], main: PodRead | None
+) -> tuple[Observation, ...]:
+    """Ends of earlier attempts that are still on record: a container's last run, failed pods that were replaced, an eviction."""
+    assert latest.attempt is not None
+    found: list[Observation] = []
+    attempt = latest.attempt - 1
+    blank = replace(
+        latest, final=False, details=None, tasks=None, exit_code=None, signal=None, nodes=(), node_count=None
+    )
+    if main is not None and main.past is not None and main.restarts and attempt > 0:
+        state, reason = end_of(main.past)
+        found.append(
+            replace(
+                blank,
+                state=state if state is not JobState.COMPLETED else JobState.REQUEUED,
+                scheduler_state=plain(main.past.reason, 60) or "Error",
+                reason=reason,
+                started_at=main.past.started_at,
+                ended_at=main.past.finished_at,
+                exit_code=main.past.exit_code,
+                signal=signal_of(main.past),
+                nodes=(main.pod.spec.node_name,) if main.pod.spec.node_name else (),
+                attempt=attempt,
+            )
+        )
+        attempt = latest.attempt - 1 - main.restarts
+    evicted = job.verdict.evicted if job.verdict is not None else None
+    if evicted is not None and attempt > 0:
+        preempted = evicted.reason == "Preempted"
+        found.append(
+            replace(
+                blank,
+                state=JobState.PREEMPTED if preempted else JobState.REQUEUED,
+                scheduler_state=plain(evicted.reason or "Evicted", 60),
+                reason=plain(f"Kueue: {evicted.message or evicted.reason}"),
+                ended_at=evicted.last_transition_time,
+                attempt=attempt,
+            )
+        )
+        attempt -= 1
+    replaced = [pod for pod in pods if pod.state.ended and pod.state is not JobState.COMPLETED and pod not in current]
+    for cause in _causes(replaced):
+        if attempt < 1:
+            break
+        found.append(
+            replace(
+                blank,
+                state=cause.state,
+                scheduler_state=cause.word,
+                reason=f"pod {plain(cause.name, 80)}: {cause.reason or cause.word}",
+                started_at=cause.started_at,
+                ended_at=cause.ended_at,
+                exit_code=cause.exit_code,
+                signal=cause.signal,
+                nodes=(cause.pod.spec.node_name,) if cause.pod.spec.node_name else (),
+                attempt=attempt,
+            )
+        )
+        attempt -= 1
+    for lost in reversed(job.lost):
+        if attempt < 1 or lost.end is None:
+            break
+        end = lost.end
+        reason = f"pod {plain(lost.name, 80)}: {end.reason}"
+        found.append(
+            replace(blank, state=end.state, scheduler_state=end.word, reason=reason, ended_at=end.at, attempt=attempt)
+        )
+        attempt -= 1
+    return tuple(one for one in found if one.ended_at is not None)
+
+
+def _rounds_lost(job: Folded, record: RecordRead) -> int:
+    """Attempts whose pods are gone, by the events that say they were made."""
+    return -(-len(job.lost) // max(record.expected or 1, 1))
+
+
+def needs_events(job: Folded) -> bool:
+    """Whether a batch Job seems to have had other pods, of which its record says nothing: they came late, and none has failed."""
+    record = job.read
+    if job.kind != "job" or record.state is not None or record.started_at is None or not job.pods or record.retries:
+        return False
+    first = min(pod.metadata.creation_timestamp for pod in job.pods)
+    return first - record.started_at > _BURST
+
+
+def _causes(replaced: Sequence[PodRead]) -> list[PodRead]:
+    """Of pods that failed and were replaced, one cause per round, newest round first."""
+    rounds: list[list[PodRead]] = []
+    for pod in sorted(replaced, key=lambda each: each.pod.metadata.creation_timestamp):
+        made = pod.pod.metadata.creation_timestamp
+        if rounds and made - rounds[-1][0].pod.metadata.creation_timestamp < _YOUNG / 6:
+            rounds[-1].append(pod)
+        else:
+            rounds.append([pod])
+    return [cause for one in reversed(rounds) if (cause := cause_of(one)) is not None]
