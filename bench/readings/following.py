@@ -49,7 +49,7 @@ def lines(rnd: random.Random, size: int, step: int) -> tuple[bytes, int]:
 def make(path: str, size: int) -> None:
     """A log of ``size`` bytes: one block again and again, then 16 MB of steps that are new."""
     rnd = random.Random(7)
-    block, step = lines(rnd, 8 * MB, 0)
+    block, _ = lines(rnd, 8 * MB, 0)
     tail, _ = lines(rnd, 16 * MB, 10**6)
     with open(path, "wb") as file:
         while file.tell() + len(tail) < size:

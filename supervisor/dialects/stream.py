@@ -102,7 +102,7 @@ def _take(run: Run, chunk: bytes, seen: float | None) -> Iterator[Reading]:
     whole = buffer[:end]
     frames = whole.replace(b"\r", b"\n") if b"\r" in whole else whole
     frames = _without_oversized(run, frames)
-    _count_access(run, frames, base)
+    _count_access(run, frames, whole, base)
     at, newlines = 0, 0
     position = 0
     candidates = _candidates(frames)
@@ -158,7 +158,7 @@ def _candidates(frames: bytes) -> Iterator[Frame]:
         yield frames.rfind(b"\n", 0, found.start()) + 1, found.end()
 
 
-def _count_access(run: Run, frames: bytes, base: int) -> None:
+def _count_access(run: Run, frames: bytes, whole: bytes, base: int) -> None:
     if b'HTTP/1.1" ' not in frames:
         return
     engines = run.engines
@@ -170,7 +170,7 @@ def _count_access(run: Run, frames: bytes, base: int) -> None:
     if last >= 0:
         start = frames.rfind(b"\n", 0, last) + 1
         text = frames[start : frames.find(b"\n", last)].decode("utf-8", "replace")
-        number = None if run.lines is None else run.lines + 1 + frames.count(b"\n", 0, start)
+        number = None if run.lines is None else run.lines + 1 + whole.count(b"\n", 0, start)
         engines.last_answered = [base + start, number, text[:400]]
 
 

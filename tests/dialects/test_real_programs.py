@@ -1,0 +1,96 @@
+"""Logs of real runs made for these tests: transformers 4.57 and 5, TRL and Ray on a CPU, with what the trainer itself knew."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from supervisor.dialects import follow, summarise
+from supervisor.model.readings import RunSummary
+
+SAMPLES = Path(__file__).parent / "samples"
+TRUTH = json.loads((SAMPLES / "truth.json").read_text())
+
+
+def summary_of(name: str, bucket: str | None = None) -> RunSummary:
+    state, _ = follow(None, (SAMPLES / f"{name}.log").read_bytes(), 0)
+    return summarise(state, bucket, ended=True)
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_step_and_total_are_what_the_trainer_itself_counted(name: str) -> None:
+    """SFT-1: total steps come from the banner or the trainer's own bar, never from a bar over data or an evaluation."""
+    progress = summary_of(name).progress
+
+    assert (progress.step, progress.total) == (TRUTH[name]["step"], TRUTH[name]["total"])
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_each_printed_dict_is_given_the_step_at_which_it_was_logged(name: str) -> None:
+    """SFT-2: the Trainer's dict names no step; a wrong one would bend every trend."""
+    series = summary_of(name, "sft").series["loss"]
+
+    assert [point.step for point in series] == TRUTH[name]["steps"]
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_the_last_metrics_are_those_of_the_last_log_call(name: str) -> None:
+    """BUCKET-3: floats (version 4) and strings of four digits (version 5) alike; NaN is a value."""
+    latest = summary_of(name).latest
+    for key, value in TRUTH[name]["last"].items():
+        if value == "NaN":
+            assert math.isnan(latest[key].value)
+        else:
+            assert latest[key].value == pytest.approx(value, rel=5e-3, abs=5e-4)
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_a_run_that_ended_has_said_so(name: str) -> None:
+    assert summary_of(name).finished is not None
+
+
+@pytest.mark.parametrize("name", ["hf4_nan", "hf5_nan"])
+def test_a_nan_that_was_printed_as_zero_loss_is_counted(name: str) -> None:
+    """SFT-4: `logging_nan_inf_filter` shows 0.0; the gradient's NaN is the honest sign."""
+    summary = summary_of(name)
+
+    assert summary.metrics["loss"] == 0.0
+    assert summary.hidden_nan > 0
+
+
+def test_a_resumed_run_stands_where_it_goes_on() -> None:
+    """CHAIN-2: the Trainer's bar begins at 0 and jumps; that is no restart from step 0."""
+    summary = summary_of("hf5_resumed")
+
+    assert summary.resumes == ()
+    assert summary.first_step == 20
+
+
+def test_bars_over_data_are_signs_of_bring_up_and_not_of_training() -> None:
+    """LIVE-6: tokenising 4000 examples is no step of 4000."""
+    summary = summary_of("hf5_data_bars")
+
+    assert summary.last_bring_up is not None
+    assert {counter.role for counter in summary.counters if counter.total == 4000} == {"data"}
+    assert summary.progress.rate_per_s == pytest.approx(4.0, rel=0.15)
+
+
+def test_the_kind_of_work_is_told_by_what_speaks() -> None:
+    """BUCKET-1: rewards in the Trainer's dict are reinforcement learning, a bare loss is fine-tuning."""
+    assert summary_of("trl_grpo").bucket == "rl"
+    assert summary_of("hf4").bucket == "sft"
+
+
+def test_a_driver_log_of_ray_keeps_the_trainer_and_counts_no_engines() -> None:
+    """LIVE-4: the driver folds equal lines of many workers into one, so single engines are not told apart in it."""
+    summary = summary_of("ray_wrapped")
+
+    assert (summary.progress.step, summary.progress.total) == (6, 8)
+    assert summary.engine.aggregated
+    assert summary.engine.engines == {}
+    assert [point.step for point in summary.series["grad_norm"]] == [3, 4, 5, 6]
+    assert [round(point.value, 2) for point in summary.series["grad_norm"]] == [0.23, 0.24, 0.25, 0.26]
+    assert summary.progress.rate_per_s == pytest.approx(1.66, rel=0.05)
