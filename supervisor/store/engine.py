@@ -224,11 +224,11 @@ def _begin_log(connection: sqlite3.Connection, busy_s: float) -> str:
 
     Of two that do this to a new file at once SQLite refuses one without waiting, so the waiting is done here.
     """
-    for _ in range(int(busy_s / _PAUSE_S)):
+    deadline = time.monotonic() + busy_s
+    while True:
         try:
             return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                 raise
         time.sleep(_PAUSE_S)
-    return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])

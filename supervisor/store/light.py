@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import namedtuple
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from supervisor.store.address import Address
@@ -33,8 +33,9 @@ else:
         pass
 
 
-_WAIT_S = 2.0
-"""For another process's lock; a person is waiting."""
+WAIT_S = 2.0
+"""How long to wait for another process's lock: a person is waiting, too."""
+_READONLY, _CANTOPEN = 8, 14  # SQLite's result codes
 
 
 class JobRow(NamedTuple):
@@ -212,10 +213,10 @@ class Light:
         self._shown, self._is_sqlite, self._connection = address.shown, address.path is not None, connection
 
     @classmethod
-    def open(cls, url: str) -> Light:
+    def open(cls, url: str, *, busy_s: float = WAIT_S) -> Light:
         """Raises StoreError where there is no database, SchemaMismatch where its schema isn't this program's."""
         address = Address(url)
-        light = cls(address, _sqlite(address) if address.path is not None else _postgresql(address))
+        light = cls(address, _sqlite(address, busy_s) if address.path is not None else _postgresql(address))
         try:
             light._check_schema()
         except BaseException:
@@ -370,35 +371,33 @@ class _Said:
             raise fault(error, self._shown, "reading it") from error
 
 
-def _sqlite(address: Address) -> Any:
+def _sqlite(address: Address, busy_s: float) -> Any:
     path = address.path or ""
     if not os.path.exists(path):  # noqa: PTH110  pathlib is dear to import
         raise StoreAway(f"database {path} isn't there: start supervisord, or correct database_url")
-    last: BaseException | None = None
-    for mode in _modes(path):
-        connection = None
-        try:
-            connection = sqlite3.connect(address.sqlite_uri(mode), uri=True, timeout=_WAIT_S, isolation_level=None)
-            connection.execute("BEGIN")
-            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-            return connection
-        except sqlite3.Error as error:
-            last = error
-            if connection is not None:
-                connection.close()
-    assert last is not None
-    raise fault(last, address.shown, "opening it to read") from last
+    try:
+        return _connected(address, "ro", busy_s)
+    except sqlite3.Error as error:
+        # a folder closed to us can't take the log's index; without a log the file alone is the whole truth
+        log = path + "-wal"
+        no_log = not os.path.exists(log) or os.path.getsize(log) == 0  # noqa: PTH110, PTH202
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (_READONLY, _CANTOPEN) or not no_log:
+            raise fault(error, address.shown, "opening it to read") from error
+    try:
+        return _connected(address, "immutable", busy_s)
+    except sqlite3.Error as error:
+        raise fault(error, address.shown, "opening it to read") from error
 
 
-def _modes(path: str) -> Iterator[str]:
-    """Ways to open, the usual one first. A folder closed to us can't take the log's index: then the file alone is read,
-
-    if no log lies beside it.
-    """
-    yield "ro"
-    log = path + "-wal"
-    if not os.path.exists(log) or os.path.getsize(log) == 0:  # noqa: PTH110, PTH202
-        yield "immutable"
+def _connected(address: Address, mode: str, busy_s: float) -> Any:
+    connection = sqlite3.connect(address.sqlite_uri(mode), uri=True, timeout=busy_s, isolation_level=None)
+    try:
+        connection.execute("BEGIN")
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _postgresql(address: Address) -> Any:
