@@ -86,7 +86,8 @@ def listed(row: QueueRow, clock: Clock, details: Details | None = None) -> Obser
     state = STATES.get(row.state, JobState.UNKNOWN)
     ran = state is not JobState.PENDING and (row.nodes != "" or not state.ended)
     restarts = _number(row.restarts)
-    exit_code, signal = exit_of(row.exit_code, state) if state.ended else (None, None)
+    own_end = state.ended and state not in ENDED_BY_OTHERS
+    exit_code, signal = exit_of(row.exit_code, state) if own_end else (None, None)
     return Observation(
         key=JobKey(clock.cluster, row.id, row.submit),
         name=row.name,
@@ -241,7 +242,7 @@ def all_started(key: JobKey, row: AccountingRow | QueueRow, clock: Clock) -> Obs
         account=_told(row.account),
         partition=_told(row.partition),
         group=key.id,
-        group_size=1,
+        group_size=0,
     )
 
 

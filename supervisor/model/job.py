@@ -171,7 +171,7 @@ class Observation:
     group: str | None = None
     """What its siblings share: array id, heterogeneous job's id, job set (POLL-11)."""
     group_size: int = 1
-    """Tasks that this one record stands for (a pending array is one record)."""
+    """Tasks that this one record stands for: a pending array is one record. 0 once each of them is a job of its own: not listed then."""
     nodes: tuple[str, ...] = ()
     node_count: int | None = None
     exit_code: int | None = None

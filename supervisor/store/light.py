@@ -283,7 +283,7 @@ class Light:
             if wanted:
                 narrow += f" AND {name} IN ({', '.join('?' * len(wanted))})"
                 values.extend(wanted)
-        text = f"SELECT {_JOB} FROM job WHERE closed_at "
+        text = f"SELECT {_JOB} FROM job WHERE group_size > 0 AND closed_at "
         cut = "" if limit is None else f" LIMIT {int(limit)}"
         found = self._read(JobRow, f"{text} IS NULL{narrow} ORDER BY bucket, cluster, name, id{cut}", tuple(values))
         after = -(2**62) if every or rows else None if ended_after is None else to_us(ended_after)

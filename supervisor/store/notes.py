@@ -24,7 +24,7 @@ _CURSOR = ("job", "path", "device", "inode", "read_to", "lines", "head", "kept",
 _CURSOR_CONFLICT = "ON CONFLICT (job, path) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in _CURSOR[2:]
 )
-_SHORT = ("category", "confidence", "transience", "summary", "action", "fingerprint")
+_SHORT = ("category", "confidence", "transience", "summary", "action", "fingerprint", "cause")
 _FOUND = ("id", "cluster", "job_id", "name", "phase", "submitted_at", "closed_at")
 
 
