@@ -28,6 +28,10 @@ ROOT_REACH_LINES = 3000
 ROOT_REACH_S = 1800.0
 """How long after the first error a root cause may be told and still explain it."""
 LATE_FAULT_LINES = 400
+BURST_S = 180.0
+"""Lines, or seconds over files, within which errors belong to one event."""
+MERE_DEATHS = frozenset({"actor-died", "engine-dead", "object-lost", "ray-node-dead"})
+"""Categories that tell no more than that something is gone."""
 
 
 def clear(evidence: Evidence) -> list[Candidate]:
@@ -75,46 +79,62 @@ def _without_handled(evidence: Evidence, standing: list[Candidate]) -> list[Cand
 
 def choose(evidence: Evidence, standing: Sequence[Candidate]) -> Candidate | None:
     """The cause among those that stand."""
-    ordered = sorted(standing, key=lambda candidate: _when(evidence.readings, candidate))
+    ordered = _in_time(evidence.readings, standing)
     if not ordered:
         return None
-    chosen = _first(evidence, ordered)
+    chosen = _first(ordered)
     chosen = _deepest_of_chain(ordered, chosen)
-    chosen = _explained(evidence, ordered, chosen)
+    chosen = _explained(ordered, chosen)
     return _best_line(ordered, chosen)
 
 
-def _when(readings: Sequence[FileReading], candidate: Candidate) -> tuple[float, int, int]:
-    """Order in time: by clock over files where all have one, else by file and place."""
-    timed = len(readings) > 1 and candidate.hit.clock is not None
-    return (candidate.hit.clock or 0.0) if timed else 0.0, candidate.file, candidate.hit.offset
+def _in_time(readings: Sequence[FileReading], standing: Sequence[Candidate]) -> list[Candidate]:
+    """Within a file by place, over files by clock. A line without a clock comes no earlier than those above it."""
+    by_place = sorted(standing, key=lambda candidate: candidate.order)
+    if len(readings) < 2:
+        return by_place
+    latest: dict[int, float] = {}
+    keyed = []
+    for candidate in by_place:
+        latest[candidate.file] = max(latest.get(candidate.file, 0.0), candidate.hit.clock or 0.0)
+        keyed.append((latest[candidate.file], candidate.order, candidate))
+    return [candidate for _, _, candidate in sorted(keyed, key=lambda entry: entry[:2])]
 
 
-def _first(evidence: Evidence, ordered: Sequence[Candidate]) -> Candidate:
+def _first(ordered: Sequence[Candidate]) -> Candidate:
     faults = [candidate for candidate in ordered if candidate.level == FAULT]
-    symptoms = [candidate for candidate in ordered if candidate.level == SYMPTOM]
-    roots = [candidate for candidate in ordered if candidate.level == ROOT]
-    first = faults[0] if faults else None
-    if roots:
-        earliest = min(
-            (c for c in (*faults[:1], *symptoms[:1])), key=lambda c: _when(evidence.readings, c), default=None
-        )
-        for root in roots:
-            if earliest is None or _within_reach(earliest, root):
-                return root
-    if first is not None and symptoms and not _same_chain(ordered, symptoms[0], first):
-        symptom = symptoms[0]
-        if _when(evidence.readings, symptom) < _when(evidence.readings, first):
-            first = next((fault for fault in faults if _outweighs(fault, symptom)), symptom)
-    if first is not None:
-        return first
-    if symptoms:
-        return symptoms[0]
+    symptoms = _by_telling([candidate for candidate in ordered if candidate.level == SYMPTOM])
+    earliest = next((candidate for candidate in ordered if candidate.level in (FAULT, SYMPTOM)), None)
+    for root in (candidate for candidate in ordered if candidate.level == ROOT):
+        if earliest is None or _within_reach(earliest, root):
+            return root
+    if faults and symptoms and ordered.index(symptoms[0]) < ordered.index(faults[0]):
+        if _same_chain(ordered, symptoms[0], faults[0]):
+            return faults[0]
+        return next((fault for fault in faults if _outweighs(fault, symptoms[0])), symptoms[0])
+    if faults or symptoms:
+        return faults[0] if faults else symptoms[0]
     bare = [candidate for candidate in ordered if candidate.level == BARE]
     if bare:
         return bare[0]
     last_resort = [candidate for candidate in ordered if candidate.level == LAST_RESORT]
-    return max(last_resort, key=lambda candidate: candidate.weight) if last_resort else roots[0]
+    return max(last_resort, key=lambda candidate: candidate.weight) if last_resort else ordered[0]
+
+
+def _by_telling(symptoms: Sequence[Candidate]) -> list[Candidate]:
+    """Symptoms in time, but one that tells what was waited for goes before a mere death of the same burst."""
+    if not symptoms or symptoms[0].category not in MERE_DEATHS:
+        return list(symptoms)
+    telling = next((c for c in symptoms if c.category not in MERE_DEATHS and _same_burst(symptoms[0], c)), None)
+    return [telling, *symptoms] if telling is not None else list(symptoms)
+
+
+def _same_burst(earlier: Candidate, later: Candidate) -> bool:
+    if earlier.file == later.file:
+        return later.hit.line - earlier.hit.line <= LATE_FAULT_LINES
+    if earlier.hit.clock is None or later.hit.clock is None:
+        return True
+    return later.hit.clock - earlier.hit.clock <= BURST_S
 
 
 def _within_reach(earlier: Candidate, root: Candidate) -> bool:
@@ -126,11 +146,7 @@ def _within_reach(earlier: Candidate, root: Candidate) -> bool:
 
 def _outweighs(fault: Candidate, symptom: Candidate) -> bool:
     """A fault told after a symptom goes before it only if it has a sure name and comes in the same burst."""
-    if fault.signature is None or fault.weight < 2:
-        return False
-    if fault.file != symptom.file:
-        return True
-    return fault.hit.line - symptom.hit.line <= LATE_FAULT_LINES
+    return fault.signature is not None and fault.weight == 2 and _same_burst(symptom, fault)
 
 
 def _chain(ordered: Sequence[Candidate], chosen: Candidate) -> list[Candidate]:
@@ -175,7 +191,7 @@ def _deepest_of_chain(ordered: Sequence[Candidate], chosen: Candidate) -> Candid
     return named[0] if named else unnamed[0] if unnamed else chosen
 
 
-def _explained(evidence: Evidence, ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
+def _explained(ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
     """Follow `explains`: a later entry that says that what was chosen is its consequence."""
     for _ in range(4):
         better = next(

@@ -32,3 +32,20 @@ def clock(text: bytes) -> float | None:
     hours, minutes, seconds = (float(part) for part in found[f"t{kind}"].replace(b",", b".").split(b":"))
     day = _DAYS_BEFORE[month] + int(found[f"d{kind}"]) - 1
     return day * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+_TIME_OF_DAY = re.compile(rb"\[?(\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)\]? ")
+
+
+def time_of_day(text: bytes) -> float | None:
+    """Seconds since midnight, of a line that begins with a time without a date."""
+    found = _TIME_OF_DAY.match(text)
+    if found is None:
+        return None
+    return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3].replace(b",", b"."))
+
+
+def on_day_of(day: float, seconds: float) -> float:
+    """A time of day put on the day of an earlier clock, or on the next one if it would lie long before it."""
+    put = day // 86400 * 86400 + seconds
+    return put + 86400 if put < day - 43200 else put

@@ -6,7 +6,6 @@ An engine only says in which line which pattern may match; `re` looks again and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -183,9 +182,9 @@ def self_test(engine: Engine, patterns: Sequence[Pattern], catalogue: Catalogue)
         number = number_of.get(entry.pattern.text)
         if number is None or entry.role == "progress":
             continue
-        verifier = re.compile(entry.pattern.text.removeprefix("^").encode()) if entry.pattern.at_start else None
+        verifier = entry.pattern.verifier()
         for line in (line for example in entry.matches for line in example.encode().split(b"\n")):
-            if (verifier or entry.pattern.verifier()).search(line):
+            if verifier.search(line):
                 wanted.add((number, len(lines)))
             lines.append(line)
     buffer = bytearray(b"\n".join([*lines, b""]))

@@ -68,8 +68,9 @@ class Pattern:
         return self.caseless or any(anchor in line for anchor in self.anchors)
 
     def verifier(self) -> re.Pattern[bytes]:
-        """Compiled for `re`; anchors are kept, so search it in the message of a line, cut at its end."""
-        return re.compile(self.text.encode())
+        """Compiled for `re`. With `at_start`, match it where the message begins; `$` holds at the end of what is given."""
+        text = self.text.replace("^", "", 1) if self.at_start else self.text
+        return re.compile(text.encode())
 
 
 def parse(text: str) -> Pattern:
@@ -90,13 +91,14 @@ def parse(text: str) -> Pattern:
             f"has more than {MOST_WIDE} unbounded repeats such as .* or \\S+ (or {MOST_UNBOUNDED} of any kind), "
             "which can run very long"
         )
+    engine = _emit(_trimmed(nodes))
     _refuse_nesting(nodes, inside=False)
     runs = _runs(nodes)
     if max((len(run) for run in runs), default=0) < LEAST_LITERAL:
         raise PatternRefused(f"needs at least {LEAST_LITERAL} characters of plain text that stand in every match")
     return Pattern(
         text=text,
-        engine=_emit(_trimmed(nodes)),
+        engine=engine,
         caseless=bool(flags & re.IGNORECASE),
         at_start=at_start,
         at_end=at_end,
@@ -129,19 +131,34 @@ def _is_wide(op: Any, av: Any) -> bool:
 
 
 def _refuse_nesting(nodes: Iterable[Any], *, inside: bool) -> None:
+    """Refuse repeats whose parts could be divided in many ways: such a pattern can try all of them."""
     for op, av in nodes:
         if op in (ops.MAX_REPEAT, ops.MIN_REPEAT):
-            unbounded = av[1] is ops.MAXREPEAT
-            if unbounded and inside:
-                raise PatternRefused("repeats a repeat without bound, which can run for ever")
-            if not unbounded and av[1] > MOST_REPEAT:
+            low, high, body = av
+            if high is not ops.MAXREPEAT and high > MOST_REPEAT:
                 raise PatternRefused(f"counts higher than {MOST_REPEAT} in a repeat")
-            _refuse_nesting(av[2], inside=inside or av[1] is ops.MAXREPEAT or av[1] > 10)
+            if low != high and inside:
+                raise PatternRefused(
+                    "repeats a repeat, which can run for ever; put a fixed character between the parts"
+                )
+            _refuse_nesting(body, inside=inside or ((high is ops.MAXREPEAT or high > 3) and not _is_delimited(body)))
         elif op is ops.SUBPATTERN:
             _refuse_nesting(av[3], inside=inside)
         elif op is ops.BRANCH:
             for branch in av[1]:
                 _refuse_nesting(branch, inside=inside)
+
+
+def _is_delimited(body: Iterable[Any]) -> bool:
+    """True for a body such as `\\d+\\.`: one repeat, and a character that can't be part of it."""
+    nodes = list(body)
+    if len(nodes) == 1 and nodes[0][0] is ops.SUBPATTERN:
+        nodes = list(nodes[0][1][3])
+    repeats = [av for op, av in nodes if op in (ops.MAX_REPEAT, ops.MIN_REPEAT)]
+    if len(repeats) != 1 or len(list(repeats[0][2])) != 1:
+        return False
+    inner = re.compile(_emit(repeats[0][2]).encode("latin-1"), re.S)
+    return any(op is ops.LITERAL and not inner.fullmatch(bytes([av])) for op, av in nodes)
 
 
 def _runs(nodes: Iterable[Any]) -> list[bytes]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
 
-from supervisor.diagnosis import quoting, tracebacks
+from supervisor.diagnosis import clocks, quoting, tracebacks
 from supervisor.diagnosis.catalogue import ANY_EXCEPTION, Catalogue, Signature
-from supervisor.diagnosis.clocks import clock
 from supervisor.diagnosis.engines import Engine
 from supervisor.diagnosis.examples import match, preference
 from supervisor.diagnosis.lines import take_apart
@@ -294,16 +293,20 @@ class _Reading:
         )
 
     def clock_at(self, at: int, text: bytes) -> float | None:
-        """A line's own time stamp, or the nearest one above it."""
-        if (time := clock(text)) is not None:
+        """A line's own time stamp, or the nearest one above it; a mere time of day takes its day from above."""
+        if (time := clocks.clock(text)) is not None:
             return time
+        seconds = clocks.time_of_day(text)
         for _ in range(40):
             if at <= 0:
-                return None
+                break
             end = at - 1
             at = self.buffer.rfind(b"\n", 0, end) + 1
-            if (time := clock(bytes(self.buffer[at : min(end, at + 500)]))) is not None:
-                return time
+            text = bytes(self.buffer[at : min(end, at + 500)])
+            if (time := clocks.clock(text)) is not None:
+                return time if seconds is None else clocks.on_day_of(time, seconds)
+            if seconds is None:
+                seconds = clocks.time_of_day(text)
         return None
 
     def progress(self, present: Iterable[int], bounds: list[int], low: int, high: int) -> list[Mark]:
