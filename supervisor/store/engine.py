@@ -28,6 +28,7 @@ Row = tuple[object, ...]
 
 STAGE_FROM = 24
 """Rows from which COPY is quicker than single statements on PostgreSQL."""
+_POOL = {"pool_size": 8, "max_overflow": 24}
 _PAUSE_S = 0.02
 KEYS_AT_ONCE = 500
 """Keys in one IN list: SQLite allows 999 parameters in its older builds."""
@@ -164,7 +165,7 @@ class Database:
                 uri, uri=True, timeout=self.busy_s, isolation_level=None, check_same_thread=False, cached_statements=256
             )
 
-        engine = sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=8, max_overflow=24)
+        engine = sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool, hide_parameters=True, **_POOL)
 
         @event.listens_for(engine, "connect")
         def prepare(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
@@ -205,8 +206,8 @@ class Database:
         return sa.create_engine(
             self.address.sqlalchemy_url,
             pool_pre_ping=True,
-            pool_size=8,
-            max_overflow=24,
+            hide_parameters=True,
+            **_POOL,
             connect_args={
                 "connect_timeout": 5,
                 "application_name": "fleet-supervisor",
