@@ -75,8 +75,9 @@ DETAIL_FIELDS = (
 )  # fmt: skip
 ACCOUNTING_FIELDS = (
     "JobID", "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "User", "Account", "Partition", "NNodes",
-    "NodeList", "TimelimitRaw", "WorkDir", "JobName",
+    "NodeList", "TimelimitRaw", "WorkDir", "JobName", "JobIDRaw",
 )  # fmt: skip
+"""The raw id once more closes a record: folders and names may hold line ends."""
 ENDED_STATES = "BF,CA,CD,DL,F,NF,OOM,PR,RQ,TO"
 
 # -- scripts -----------------------------------------------------------------------------------------------------------

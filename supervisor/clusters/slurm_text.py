@@ -202,6 +202,8 @@ def read_queue(text: str, nonce: Nonce, known: Mapping[str, object], users: Coll
         fields = line.split(UNIT, between)
         if len(fields) <= between:
             raise ValueError(f"squeue printed a record of {len(fields)} fields, not {between + 1}")
+        if not fields[0].isdecimal() and fields[0] != "N/A":
+            raise ValueError(f"squeue printed {fields[0][:80]!r} where a time belongs")
         if fields[3] in _WAITING and (fields[0] != "N/A" or fields[1] != "N/A"):
             fields[0] = fields[1] = "N/A"
             line = UNIT.join(fields)
@@ -258,7 +260,7 @@ def tasks_in(shown: str) -> int:
 
 
 class AccountingRow(NamedTuple):
-    """One allocation of sacct, as text, in the order of ACCOUNTING_FIELDS. A requeued job has one for each attempt."""
+    """One allocation of sacct, as text, in the order of ACCOUNTING_FIELDS but the last. A requeued job has several."""
 
     shown_id: str
     raw_id: str
@@ -286,31 +288,27 @@ class AccountingRow(NamedTuple):
 
 
 def read_accounting(text: str, nonce: Nonce) -> list[AccountingRow]:
-    """``text`` of ``sacct -P``. Names and folders may hold line ends: records are told apart by counting fields.
-
-    Raises ValueError for anything that is no whole record.
-    """
+    """``text`` of ``sacct -P -o ACCOUNTING_FIELDS``. Raises ValueError for anything that is no whole record."""
     if not text:
         return []
     if not text.endswith("\n"):
         raise ValueError("sacct's answer does not end with a whole record")
-    pieces = text[:-1].split(nonce.gap)
+    pieces = text.split(nonce.gap)
     width = len(ACCOUNTING_FIELDS) - 1
-    if len(pieces) < width + 1 or (len(pieces) - 1) % width:
+    if (len(pieces) - 1) % width or len(pieces) == 1:
         raise ValueError(f"sacct printed {len(pieces)} fields, which is no whole number of records")
     rows = []
-    first = pieces[0]
+    shown = pieces[0]
     for at in range(1, len(pieces), width):
-        inner, last = pieces[at : at + width - 1], pieces[at + width - 1]
-        following = ""
-        if at + width < len(pieces):
-            last, newline, following = last.rpartition("\n")
-            if not newline:
-                raise ValueError("sacct printed a record that does not end")
-        row = AccountingRow._make((first, *inner, last))
+        row = AccountingRow._make((shown, *pieces[at : at + width - 1]))
         id_of(row.shown_id)
+        # Where one record ends and the next begins stand the raw id, a line end, and the next id.
+        closing, _, shown = pieces[at + width - 1].partition("\n")
+        if closing != row.raw_id:
+            raise ValueError(f"sacct printed {closing[:80]!r} where the record of {row.shown_id} ends")
         rows.append(row)
-        first = following
+    if shown:
+        raise ValueError(f"sacct printed {shown[:80]!r} after its last record")
     return rows
 
 
