@@ -25,12 +25,18 @@ NEWER = (
     ("line", "label", "running", "waiting", "kv"),
     [(V0, "", 3.0, 2.0, 4.6), (V1, "000", 2.0, 5.0, 61.8), (NEWER, "001", 7.0, 4.0, 9.5)],
 )
-def test_fields_are_read_by_name_in_any_version(line: str, label: str, running: float, waiting: float, kv: float) -> None:
+def test_fields_are_read_by_name_in_any_version(
+    line: str, label: str, running: float, waiting: float, kv: float
+) -> None:
     """PROBE-8: concrete counts, whatever stands between them."""
     (reading,) = readings_of(line)
 
     assert reading.label == label
-    assert (reading.metrics["running"], reading.metrics["waiting"], reading.metrics["kv_cache_pct"]) == (running, waiting, kv)
+    assert (reading.metrics["running"], reading.metrics["waiting"], reading.metrics["kv_cache_pct"]) == (
+        running,
+        waiting,
+        kv,
+    )
 
 
 def test_engines_of_a_log_of_their_own_are_told_apart() -> None:
@@ -42,7 +48,13 @@ def test_engines_of_a_log_of_their_own_are_told_apart() -> None:
 def test_engines_in_a_log_that_ray_folded_are_never_counted() -> None:
     """The repeat count hangs on another engine's line: such numbers are one engine's, chosen by chance."""
     prefix = "(AsyncVLLMInferenceEngine pid={pid}, ip=10.0.0.2) "
-    log = prefix.format(pid=1) + V1.split(") ", 1)[1] + prefix.format(pid=2) + NEWER.split(") ", 1)[1].rstrip() + " [repeated 7x across cluster]\n"
+    log = (
+        prefix.format(pid=1)
+        + V1.split(") ", 1)[1]
+        + prefix.format(pid=2)
+        + NEWER.split(") ", 1)[1].rstrip()
+        + " [repeated 7x across cluster]\n"
+    )
     engine = summary_of(log).engine
 
     assert engine.aggregated
@@ -65,14 +77,21 @@ def test_the_summary_of_one_process_survives_ray() -> None:
     )
     summary = summary_of(line).engine.summary
 
-    assert (summary["engines"], summary["running_peak"], summary["running_med"], summary["kv_cache_med"]) == (8.0, 200.0, 64.0, 12.0)
+    assert (summary["engines"], summary["running_peak"], summary["running_med"], summary["kv_cache_med"]) == (
+        8.0,
+        200.0,
+        64.0,
+        12.0,
+    )
     assert summary["step"] == 12
 
 
 @pytest.mark.parametrize("words", ["found in 60 seconds", "found in 60 second", "foundin 60 second"])
 def test_a_broadcast_wait_is_a_heartbeat(words: str) -> None:
     """NOISE-1: alone it is no fault, and LIVE-3: it is no progress."""
-    summary = summary_of(f"(EngineCore pid=6) INFO 07-09 12:03:14 [shm_broadcast.py:501] No available shared memory broadcast block {words}.\n")
+    summary = summary_of(
+        f"(EngineCore pid=6) INFO 07-09 12:03:14 [shm_broadcast.py:501] No available shared memory broadcast block {words}.\n"
+    )
 
     assert summary.last_heartbeat is not None
     assert summary.last_progress is None
@@ -81,7 +100,9 @@ def test_a_broadcast_wait_is_a_heartbeat(words: str) -> None:
 def test_answers_of_the_server_are_counted_by_outcome() -> None:
     """EVAL-4: recent 200s are checked before anyone calls an eval dead; EVAL-2: repeated auth failures."""
     line = '(APIServer pid=41) INFO:     10.0.0.9:5000 - "POST /v1/chat/completions HTTP/1.1" '
-    engine = summary_of("".join(line + code + "\n" for code in ("200 OK", "401 Unauthorized", "200 OK", "500 Internal Server Error"))).engine
+    engine = summary_of(
+        "".join(line + code + "\n" for code in ("200 OK", "401 Unauthorized", "200 OK", "500 Internal Server Error"))
+    ).engine
 
     assert (engine.answered, engine.refused_auth, engine.failed) == (2, 1, 1)
     assert engine.last_answered is not None

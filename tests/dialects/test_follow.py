@@ -180,7 +180,13 @@ def test_a_new_attempt_goes_on_as_one_run_and_first_seen_steps_win() -> None:
     state, _ = follow(state, b"step 3 loss 9.5\nstep 4 loss 9.5\nstep 5 loss 5.5\n", 0)
     summary = summarise(state)
 
-    assert [(point.step, point.value) for point in summary.series["loss"]] == [(1, 1.5), (2, 2.5), (3, 3.5), (4, 4.5), (5, 5.5)]
+    assert [(point.step, point.value) for point in summary.series["loss"]] == [
+        (1, 1.5),
+        (2, 2.5),
+        (3, 3.5),
+        (4, 4.5),
+        (5, 5.5),
+    ]
     assert [(resume.before, resume.after, resume.announced) for resume in summary.resumes] == [(4, 3, True)]
 
 
@@ -196,7 +202,9 @@ def test_progress_and_metrics_stand_where_the_resumed_run_stands() -> None:
 
 
 def test_two_ranks_that_print_the_same_steps_are_one_series() -> None:
-    log = b"".join(b"[rank%d] step %d loss %d.%d\n" % (rank, step, step, rank) for step in range(1, 6) for rank in (0, 1))
+    log = b"".join(
+        b"[rank%d] step %d loss %d.%d\n" % (rank, step, step, rank) for step in range(1, 6) for rank in (0, 1)
+    )
     state, _ = follow(None, log, 0)
     summary = summarise(state)
 
@@ -240,7 +248,9 @@ def test_times_of_reading_give_a_rate_where_lines_bear_no_clock() -> None:
 
 def test_lines_with_a_clock_give_the_rate_and_gaps_of_that_clock() -> None:
     """LIVE-2: the job's own cadence."""
-    lines = [f"2026-08-01 12:{minute:02d}:00,000 - root - INFO - step {minute + 1} loss 1.5" for minute in range(0, 30, 3)]
+    lines = [
+        f"2026-08-01 12:{minute:02d}:00,000 - root - INFO - step {minute + 1} loss 1.5" for minute in range(0, 30, 3)
+    ]
     state, _ = follow(None, ("\n".join(lines) + "\n").encode(), 0)
     summary = summarise(state)
 

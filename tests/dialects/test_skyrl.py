@@ -11,7 +11,8 @@ from tests.dialects.reads import readings_of, summary_of
 
 ENTRY = "\x1b[36m(skyrl_entrypoint pid=4100)\x1b[0m "
 MIRROR = (
-    ENTRY + "\x1b[32m2026-08-01 12:{minute:02d}:00.123\x1b[0m | \x1b[1mINFO    \x1b[0m | skyrl_train.trainer:_log_metrics_stdout:1965 - "
+    ENTRY
+    + "\x1b[32m2026-08-01 12:{minute:02d}:00.123\x1b[0m | \x1b[1mINFO    \x1b[0m | skyrl_train.trainer:_log_metrics_stdout:1965 - "
     "\x1b[1mWANDB_MIRROR kind=train step={step} metrics={metrics}\x1b[0m\n"
 )
 
@@ -78,9 +79,9 @@ def test_a_metric_that_turned_into_a_word_is_counted() -> None:
 
 
 def test_an_evaluation_mirror_moves_no_step() -> None:
-    log = mirror(5, FULL) + MIRROR.replace("kind=train", "kind=eval").replace("{minute:02d}", "01").replace("{step}", "6").replace(
-        "{metrics}", '{"eval/all/avg_score": 0.4}'
-    )
+    log = mirror(5, FULL) + MIRROR.replace("kind=train", "kind=eval").replace("{minute:02d}", "01").replace(
+        "{step}", "6"
+    ).replace("{metrics}", '{"eval/all/avg_score": 0.4}')
     summary = summary_of(log)
 
     assert summary.progress.step == 5
@@ -159,7 +160,9 @@ def test_a_buffer_bar_is_progress_and_no_step() -> None:
 
 def test_a_frozen_buffer_is_no_progress_though_its_clock_runs() -> None:
     """LIVE-3: the same N/M with growing elapsed time is a stall."""
-    log = "".join(f"Generation Buffer Progress: 40/64 (62%) [{elapsed}s] | buffer qsize=3\n" for elapsed in range(700, 4000, 300))
+    log = "".join(
+        f"Generation Buffer Progress: 40/64 (62%) [{elapsed}s] | buffer qsize=3\n" for elapsed in range(700, 4000, 300)
+    )
     summary = summary_of(log)
     (counter,) = summary.counters
 
@@ -250,14 +253,18 @@ def test_a_restart_from_scratch_is_seen_at_once() -> None:
 
 def test_the_announced_checkpoint_is_known_by_number() -> None:
     """RL-8: 100 is more than 20, and an announcement is not yet a durable checkpoint."""
-    log = "".join(f"{ENTRY}Successfully saved checkpoint for global_step_{n} to: /scratch/alice/ckpt\n" for n in (20, 100))
+    log = "".join(
+        f"{ENTRY}Successfully saved checkpoint for global_step_{n} to: /scratch/alice/ckpt\n" for n in (20, 100)
+    )
 
     assert summary_of(log).checkpoint_step == 100
 
 
 def test_millions_of_prob_diff_are_read_and_nothing_more() -> None:
     """RL-5: normal on healthy runs; it is no metric of the table."""
-    summary = summary_of("{'trainer/global_step': 30, 'reward/avg_raw_reward': 0.4, 'policy/rollout_train_prob_diff_mean': 4831022.0}\n")
+    summary = summary_of(
+        "{'trainer/global_step': 30, 'reward/avg_raw_reward': 0.4, 'policy/rollout_train_prob_diff_mean': 4831022.0}\n"
+    )
 
     assert summary.metrics == {"reward": 0.4}
     assert summary.latest["prob_diff"].value == 4831022.0

@@ -1,0 +1,247 @@
+"""Metric lines of the other trainers, each with its step, total and last metrics."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.dialects.reads import readings_of, summary_of
+
+RUNNER = "\x1b[36m(TaskRunner pid=38606)\x1b[0m "
+
+
+def test_verl_names_its_step_and_all_metrics_on_one_line() -> None:
+    log = (
+        f"{RUNNER}Total training steps: 30\n"
+        f"{RUNNER}step:0 - val-core/gsm8k/acc/mean@1:0.21\n"
+        f"{RUNNER}step:1 - global_seqlen/min:1298 - actor/entropy:0.441 - actor/pg_loss:np.float64(0.0021) - actor/grad_norm:0.187 - "
+        "critic/score/mean:0.238 - critic/rewards/mean:0.2 - actor/pg_clipfrac:0.0 - actor/ppo_kl:-0.0001 - timing_s/step:641.3\n"
+        "Training Progress:   3%|3         | 1/30 [10:41<5:09:58, 641.31s/it]\n"
+    )
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total, summary.bucket) == (1, 30, "rl")
+    assert summary.metrics == {
+        "reward": 0.238, "policy_loss": 0.0021, "grad_norm": 0.187, "entropy": 0.441, "clip_ratio": 0.0, "kl": -0.0001,
+    }  # fmt: skip
+    assert summary.latest["eval_score"].step == 0
+
+
+def test_openrlhf_prints_a_status_a_step() -> None:
+    log = (
+        "(PPOTrainer pid=3) INFO 08-01 12:00:00 ppo_trainer.py:120] ✨ Global step 12: {'policy_loss': 0.01, 'actor_lr': 1e-06, "
+        "'reward': 0.4, 'kl': 0.02, 'ppo_kl': 0.001, 'ppo_clip_ratio': 0.002, 'response_length': 512.0}\n"
+        "Episode [1/2]:  10%|#         | 12/120 [10:00<1:30:00, 50.0s/it]\n"
+    )
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total, summary.bucket) == (12, 120, "rl")
+    assert (summary.metrics["reward"], summary.metrics["kl"], summary.metrics["clip_ratio"]) == (0.4, 0.02, 0.002)
+
+
+def test_slime_tells_training_from_rollout() -> None:
+    log = (
+        "(RolloutManager pid=3) rollout 21: {'rollout/raw_reward': 0.34, 'rollout/response_lengths': 900.0}\n"
+        "(RolloutManager pid=3) step 20: {'train/loss': 0.1, 'train/grad_norm': 3.91, 'train/train_rollout_logprob_abs_diff': 0.412}\n"
+    )
+    summary = summary_of(log)
+
+    assert summary.progress.step == 20
+    assert (summary.metrics["grad_norm"], summary.metrics["tis_log_ratio"]) == (3.91, 0.412)
+    assert summary.series["reward"][0].step == 21
+
+
+def test_torchtitan_colours_each_field() -> None:
+    line = (
+        "[rank0]:[titan] 2025-06-04 08:{minute}:48,074 - root - INFO - \x1b[31mstep: {step:2}  \x1b[32mloss: {loss:8.5f}  "
+        "\x1b[38;2;180;60;0mgrad_norm:  1.4604  \x1b[33mmemory: 27.34GiB(28.78%)  \x1b[34mtps: 7,034  \x1b[36mtflops: 407.35  "
+        "\x1b[35mmfu: 41.19%\x1b[39m\n"
+    )
+    log = "[rank0]:[titan] 2025-06-04 08:50:00,000 - root - INFO - Training starts at step 1, with local batch size 8, total steps 100 (warmup 2)\n"
+    log += "".join(line.format(step=step, loss=12 - step / 10, minute=51 + step // 10) for step in (1, 10, 20))
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total, summary.bucket) == (20, 100, "sft")
+    assert (summary.metrics["loss"], summary.metrics["grad_norm"]) == (10.0, 1.4604)
+    assert (summary.latest["tokens_per_s"].value, summary.latest["mfu"].value) == (7034.0, 41.19)
+    assert summary.progress.rate_per_s == pytest.approx(19 / 120)
+
+
+def test_torchtitan_that_resumes_says_where() -> None:
+    summary = summary_of(
+        "[titan] 2025-06-04 08:50:00,000 - root - INFO - Training starts at step 501, total steps 1000 (warmup 2)\n"
+    )
+
+    assert (summary.progress.step, summary.progress.total) == (500, 1000)
+
+
+def test_megatron_counts_iterations() -> None:
+    log = (
+        " iteration      100/  500000 | consumed samples:       102400 | elapsed time per iteration (ms): 7950.1 | learning rate: 1.2E-04 | "
+        "global batch size:  1024 | lm loss: 6.163599E+00 | loss scale: 1.0 | grad norm: 0.213 | number of skipped iterations:   0 | "
+        "number of nan iterations:   0 |\n"
+        " validation loss at iteration 100 | lm loss value: 1.102900E+01 | lm loss PPL: 6.163599E+04 |\n"
+        "  successfully saved checkpoint from iteration     100 to /scratch/alice/ckpt [ t 1/8, p 1/1 ]\n"
+    )
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total, summary.bucket) == (100, 500000, "sft")
+    assert (summary.metrics["loss"], summary.metrics["grad_norm"], summary.metrics["learning_rate"]) == (
+        6.163599,
+        0.213,
+        1.2e-4,
+    )
+    assert summary.latest["eval_loss"].value == 11.029
+    assert summary.latest["nan_iterations"].value == 0.0
+    assert summary.checkpoint_step == 100
+
+
+def test_llama_factory_says_its_steps_in_its_own_file() -> None:
+    """SFT-1: it has no gradient norm, and completes what the training log says."""
+    log = '{"current_steps": 320, "total_steps": 916, "loss": 1.21, "lr": 9.8e-06, "epoch": 0.35, "percentage": 34.9, "elapsed_time": "2:10:33", "remaining_time": "4:02:11"}\n'
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total, summary.bucket) == (320, 916, "sft")
+    assert summary.metrics == {"loss": 1.21, "learning_rate": 9.8e-6, "epoch": 0.35}
+
+
+def test_llama_factory_under_launchers_prefixes() -> None:
+    """SFT-1: commas in totals; data bars beside the training bar; the total from the banner."""
+    log = (
+        "[INFO|trainer.py:2519] 2026-08-01 12:00:00,123 >> ***** Running training *****\n"
+        "[INFO|trainer.py:2520] 2026-08-01 12:00:00,123 >>   Num examples = 87,936\n"
+        "[INFO|trainer.py:2521] 2026-08-01 12:00:00,123 >>   Num Epochs = 2\n"
+        "[INFO|trainer.py:2525] 2026-08-01 12:00:00,123 >>   Total train batch size (w. parallel, distributed & accumulation) = 96\n"
+        "[INFO|trainer.py:2527] 2026-08-01 12:00:00,123 >>   Total optimization steps = 1,832\n"
+        "Running tokenizer on dataset (num_proc=16):  45%|####5     | 450000/1000000 [06:04<07:25, 1234.5 examples/s]\r"
+        "\r 35%|###4      | 640/1832 [4:21:06<8:04:22, 24.38s/it]\r"
+        "\r                                        \r{'loss': 1.2105, 'grad_norm': 0.8412, 'learning_rate': 9.8e-06, 'epoch': 0.7}\n"
+        "\r 35%|###4      | 640/1832 [4:21:06<8:04:22, 24.38s/it]\r"
+    )
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total) == (640, 1832)
+    assert summary.metrics == {"loss": 1.2105, "grad_norm": 0.8412, "learning_rate": 9.8e-6, "epoch": 0.7}
+    assert summary.series["loss"][0].step == 640
+
+
+def test_output_that_comes_late_is_not_given_the_bars_present_step() -> None:
+    """Buffered dicts arrive in a clump long after their bar: their epoch tells the step where its digits suffice."""
+    log = (
+        "  Num update steps per epoch = 50\n  Total optimization steps = 100\n"
+        + "\r 90%|#########  | 90/100 [01:30<00:10,  1.00s/it]"
+        + "\n{'loss': '2.5', 'grad_norm': '1.5', 'learning_rate': '5e-05', 'epoch': '0.2'}\n"
+        + "{'loss': '2.4', 'grad_norm': '1.4', 'learning_rate': '5e-05', 'epoch': '0.4'}\n"
+    )
+    summary = summary_of(log)
+
+    assert [point.step for point in summary.series["loss"]] == [10, 20]
+    assert summary.progress.step == 90
+
+
+def test_output_that_comes_late_without_a_sure_epoch_has_no_step() -> None:
+    """A guess would be worse than none."""
+    log = "\r 90%|#########  | 90/100 [01:30<00:10,  1.00s/it]\n" + "".join(
+        f"{{'loss': {loss}, 'grad_norm': 1.5, 'learning_rate': 5e-05, 'epoch': 0.2}}\n" for loss in (2.5, 2.4, 2.3)
+    )
+
+    assert [point.step for point in summary_of(log).series["loss"]] == [None, None, None]
+
+
+def test_an_evaluations_bar_takes_no_one_elses_place() -> None:
+    """SFT-1: it has no description either."""
+    log = (
+        "\r 10%|#         | 100/1000 [01:40<15:00,  1.00s/it]\r"
+        "\r  0%|          | 0/32 [00:00<?, ?it/s]\r 50%|#####     | 16/32 [00:02<00:02,  8.00it/s]\r100%|##########| 32/32 [00:04<00:00,  8.00it/s]\r"
+        "\r 10%|#         | 101/1000 [01:46<15:00,  1.00s/it]\r"
+    )
+    progress = summary_of(log).progress
+
+    assert (progress.step, progress.total) == (101, 1000)
+
+
+def test_preference_tuning_is_fine_tuning_and_keeps_its_margin() -> None:
+    log = "{'loss': 0.6931, 'grad_norm': 3.36, 'learning_rate': 8.9e-06, 'rewards/chosen': 0.1, 'rewards/rejected': 0.0, 'rewards/margins': 0.1, 'epoch': 0.1}\n"
+    summary = summary_of(log)
+
+    assert (summary.bucket, summary.flavor) == ("sft", "preference")
+    assert summary.metrics["loss"] == 0.6931
+    assert summary.latest["margin"].value == 0.1
+
+
+def test_a_gradient_that_is_nan_is_read_from_both_spellings() -> None:
+    """SFT-4."""
+    for printed in (
+        "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 9.9e-05, 'epoch': 0.0}",
+        "{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '9.9e-05', 'epoch': '0.01'}",
+    ):
+        summary = summary_of(printed + "\n", "sft")
+        assert math.isnan(float(summary.metrics["grad_norm"]))
+        assert summary.hidden_nan == 1
+
+
+def test_levanter_and_its_kin() -> None:
+    log = (
+        "I0801 12:00:00.123456 123456789 trainer.py:501] Training: step 11\n"
+        "I0801 12:00:03.123456 123456789 trainer.py:501] Training: step 12\n"
+        "I0801 12:00:03.123456 123456789 metrics.py:77] loss=2.1234 step=12 mfu=41.2\n"
+    )
+    summary = summary_of(log)
+
+    assert summary.progress.step == 12
+    assert summary.metrics["loss"] == 2.1234
+    assert summary.progress.rate_per_s == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "total", "loss"),
+    [
+        ("step 50 | loss 2.790 | grad_norm 0.880 | tok/s 18422", 50, None, 2.79),
+        ("step 2/8 policy_loss=-0.0050 n=6291456", 2, 8, None),
+        ("[rank3] step 1840 loss 2.1034 tok/s 42000 mem 66.1 GiB", 1840, None, 2.1034),
+        ("2026-08-01 12:00:00,123 - train - INFO - Step: 7, loss: 1.5, lr: 1e-4", 7, None, 1.5),
+        ('{"step": 30, "loss": 1.25, "lr": 0.0001}', 30, None, 1.25),
+        ("Epoch 12:  41%|####      | 410/1000 [03:10<04:34,  2.15it/s, loss=0.412]", 410, 1000, 0.412),
+    ],
+)
+def test_plain_lines_that_name_a_step_and_a_metric(line: str, step: int, total: int | None, loss: float | None) -> None:
+    summary = summary_of(line + "\n", "sft")
+
+    assert (summary.progress.step, summary.progress.total) == (step, total)
+    assert loss is None or summary.metrics["loss"] == loss
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Saving checkpoint for step 2...",
+        '  File "/opt/app/train.py", line 90, in training_step',
+        "Setting the number of warmup steps to 100 as loss spikes were seen",
+        "srun: Terminating job step 405737.0",
+        "next step: download 3 files",
+        "{'model': {'hidden_size': 4096, 'num_hidden_layers': 32}, 'learning_rate': 1e-05}",
+        "Traceback (most recent call last): step 9",
+    ],
+)
+def test_prose_with_a_step_in_it_is_no_progress(line: str) -> None:
+    assert [reading for reading in readings_of(line + "\n") if reading.step is not None] == []
+
+
+def test_elastic_names_the_ranks_it_saw_fail() -> None:
+    """FIND-7: it echoes a death."""
+    log = (
+        "E0801 12:00:00.123456 4100 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: -9) local_rank: 3 (pid: 4123) of binary: /opt/venv/bin/python\n"
+        "  exitcode  : -9 (pid: 4123) (SIGKILL)\n"
+    )
+    (first, second) = summary_of(log).failures
+
+    assert "local_rank: 3" in first.said.text
+    assert "SIGKILL" in second.said.text
+
+
+def test_pipeline_workers_of_iris_count_shards() -> None:
+    log = "[12:34:56] task=/alice/prep/0 attempt=0 | [stage0-Map → Scatter] 347/1964 complete, 1617 in-flight, 0 queued, 1828/1891 workers alive, 63 dead\n"
+    progress = summary_of(log).progress
+
+    assert (progress.step, progress.total) == (347, 1964)
