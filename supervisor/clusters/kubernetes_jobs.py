@@ -84,6 +84,14 @@ class Folded:
     def read(self) -> RecordRead:
         return self.record.kind.read(self.record.record) if self.record is not None else RecordRead()
 
+    @property
+    def user(self) -> str | None:
+        """Whose job it is, by the labels of its record or of its pods."""
+        metas = [each.record.metadata for each in ([self.record] if self.record is not None else []) + self.below]
+        return next(
+            (person for meta in [*metas, *(pod.metadata for pod in self.pods)] if (person := meta.tags.person)), None
+        )
+
     def members(self) -> Iterator[str]:
         """UIDs of all that it consists of."""
         yield self.key.incarnation

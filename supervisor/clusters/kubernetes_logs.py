@@ -10,10 +10,11 @@ to say comes first. ``…/previous`` is the log of the container before alone.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -22,10 +23,14 @@ import msgspec
 from supervisor.clusters import kubernetes_calls as calls
 from supervisor.clusters.kubernetes_calls import ApiServer, NotThere, Refused, path_of
 from supervisor.clusters.kubernetes_objects import plain, said
-from supervisor.clusters.kubernetes_states import log_path
+from supervisor.clusters.kubernetes_session import Clock
+from supervisor.clusters.kubernetes_settings import KubernetesSettings
+from supervisor.clusters.kubernetes_states import JobRead, log_path
 from supervisor.clusters.pods import ContainerStatus, Pod, PodRead
 from supervisor.model.errors import ClusterError
+from supervisor.model.job import JobState
 from supervisor.model.logs import LogRead, LogStat, LogState, LogText, LogUnread, LogWanted
+from supervisor.model.polling import Watch
 
 _PIECE = 8 * 2**20
 """Bytes of one answer, stamps counted. A kubelet serves one file, by default of at most 10 MiB."""
@@ -108,53 +113,131 @@ def parse_path(path: str) -> tuple[str, str, str, bool] | None:
     return None if any(part in ("", ".", "..") for part in parts) else (parts[1], parts[2], parts[3], previous)
 
 
-async def look(server: ApiServer, pod: PodRead, bookmark: str | None, offset: timedelta, limit_s: float) -> LogStat:
-    """Time of the newest line. ``size`` is a lower bound beyond the bookmark: a stream does not tell its length."""
-    meta, path = pod.pod.metadata, log_path(pod)
-    inode = zlib.crc32(meta.uid.encode()) + 1
-    try:
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a look at the newest line found."""
+
+    stat: LogStat
+    stamp: int = 0
+
+
+_MOST_PLACES = 4096
+
+
+class LogBook:
+    """Where each log was last read and looked at.
+
+    Bookmarks that the caller hands back come first; what is remembered here serves callers that hand back none.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._places: dict[str, tuple[int, str]] = {}
+        """Offset after the last piece, and its bookmark, by path."""
+        self._looks: dict[str, _Looked] = {}
+
+    async def look(
+        self,
+        server: ApiServer,
+        reads: Mapping[str, JobRead],
+        watch: Watch,
+        clock: Clock,
+        settings: KubernetesSettings,
+    ) -> dict[str, LogStat]:
+        """Newest line of each running job's log, in turn where there are more than ``log_looks`` of them (LIVE-1)."""
+        mains = {job: one.main for job, one in reads.items() if one.observation.state is JobState.RUNNING and one.main}
+        running, most = sorted(mains), settings.log_looks
+        if len(running) > most > 0:
+            turn = int(clock.ours().timestamp()) // 60 * most % len(running)
+            running = (running + running)[turn : turn + most]
+        limit_s = settings.log_looks_timeout_s
+        tasks = {
+            job: asyncio.create_task(self._look(server, mains[job], watch.bookmarks.get(job), clock.offset, limit_s))
+            for job in running[:most]
+        }
+        if not tasks:
+            return {}
+        try:
+            await asyncio.wait(tasks.values(), timeout=limit_s)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+        looked = {job: task.result() for job, task in tasks.items() if task.done() and not task.cancelled()}
+        self._looks = {one.stat.path: one for one in looked.values()}
+        late = f"its newest line did not come within {limit_s:g} s"
+        return {
+            job: looked[job].stat if job in looked else LogStat(log_path(mains[job]), LogState.UNREAD, reason=late)
+            for job in tasks
+        }
+
+    async def read(self, server: ApiServer, wanted: Sequence[LogWanted]) -> dict[tuple[str, str], LogRead]:
+        """A piece of each log, or why there is none."""
+        reads = await asyncio.gather(*(self._read(server, one) for one in wanted))
+        for one, read in zip(wanted, reads, strict=True):
+            if isinstance(read, LogText) and read.bookmark is not None:
+                self._places.pop(one.path, None)
+                self._places[one.path] = (read.offset + len(read.data), read.bookmark)
+        for path in list(self._places)[: max(0, len(self._places) - _MOST_PLACES)]:
+            del self._places[path]
+        return {(one.job_id, one.path): read for one, read in zip(wanted, reads, strict=True)}
+
+    async def _look(
+        self, server: ApiServer, pod: PodRead, bookmark: str | None, offset: timedelta, limit_s: float
+    ) -> _Looked:
+        """Time of the newest line.
+
+        ``size`` is a lower bound, since a stream does not tell its length: what was read up to the bookmark, and every
+        newest line seen since. It grows whenever there is something new.
+        """
+        meta, path = pod.pod.metadata, log_path(pod)
+        inode = zlib.crc32(meta.uid.encode()) + 1
         query = {"container": pod.container, "timestamps": "true", "tailLines": "1", "limitBytes": str(_LOOK_BYTES)}
         where = path_of(calls.POD_LOG, namespace=meta.namespace, name=meta.name)
-        data = await server.get(where, query, read=lambda answer: answer.data, timeout_s=limit_s)
-    except ClusterError as error:
-        return LogStat(path, LogState.UNREAD, reason=error.text)
-    mark = Bookmark.parse(bookmark)
-    mark = mark if mark is not None and mark.uid == meta.uid else None
-    if not data:
-        return LogStat(path, LogState.READ, size=mark.offset if mark is not None else 0, inode=inode)
-    lines = list(_stamped(data))
-    if not lines:
-        return LogStat(path, LogState.UNREAD, reason=_not_text(data))
-    stamp, text = lines[-1]
-    size = len(text)
-    if mark is not None:
-        known = stamp == mark.stamp and pod.restarts == mark.restarts and size <= mark.taken
-        size = mark.offset + (0 if known else max(1, size))
-    return LogStat(path, LogState.READ, size=size, modified_at=_time(stamp) - offset, inode=inode)
+        try:
+            data = await server.get(where, query, read=lambda answer: answer.data, timeout_s=limit_s)
+        except ClusterError as error:
+            return _Looked(LogStat(path, LogState.UNREAD, reason=error.text))
+        mark = Bookmark.parse(bookmark) or Bookmark.parse(self._places.get(path, (0, None))[1])
+        mark = mark if mark is not None and mark.uid == meta.uid else None
+        read = mark.offset if mark is not None else 0
+        if not data:
+            return _Looked(LogStat(path, LogState.READ, size=read, inode=inode))
+        lines = list(_stamped(data))
+        if not lines:
+            return _Looked(LogStat(path, LogState.UNREAD, reason=_not_text(data)))
+        stamp, text = lines[-1]
+        known = mark is not None and (stamp, pod.restarts) == (mark.stamp, mark.restarts) and len(text) <= mark.taken
+        size, before = read if known else read + len(text), self._looks.get(path)
+        if not known and before is not None and before.stat.inode == inode:
+            size = max(size, before.stat.size + (0 if before.stamp == stamp else len(text)))
+        return _Looked(LogStat(path, LogState.READ, size=size, modified_at=_time(stamp) - offset, inode=inode), stamp)
 
+    async def _read(self, server: ApiServer, wanted: LogWanted) -> LogRead:
+        place = parse_path(wanted.path)
+        if place is None:
+            return LogUnread(wanted.path, "this is no path of a pod's log: pod/NAMESPACE/POD/CONTAINER")
+        namespace, name, container, previous = place
+        where = path_of(calls.POD, namespace=namespace, name=name)
+        try:
+            pod = await server.get(where, read=lambda answer: _POD.decode(answer.data))
+            status = _container(self._cluster, pod, container)
+            mark = self._mark(wanted) if wanted.offset else None
+            if mark is not None and mark.uid != pod.metadata.uid:
+                return LogUnread(wanted.path, "the pod was replaced by another of its name; its log begins anew")
+            return await _Log(server, self._cluster, pod, status).read(wanted, mark, previous)
+        except NotThere as error:
+            return LogUnread(wanted.path, "the pod is gone, and its log with it" if error.positive else error.text)
+        except ClusterError as error:
+            return LogUnread(wanted.path, error.text)
+        except ValueError as error:
+            return LogUnread(wanted.path, f"the pod's record cannot be read: {error}")
 
-async def read_log(server: ApiServer, cluster: str, wanted: LogWanted, remembered: str | None = None) -> LogRead:
-    """One piece. ``remembered``: the bookmark of this offset, if the caller of the port did not hand it back."""
-    place = parse_path(wanted.path)
-    if place is None:
-        return LogUnread(wanted.path, "this is no path of a pod's log: pod/NAMESPACE/POD/CONTAINER")
-    namespace, name, container, previous = place
-    try:
-        pod = await server.get(
-            path_of(calls.POD, namespace=namespace, name=name), read=lambda answer: _POD.decode(answer.data)
-        )
-        status = _container(cluster, pod, container)
-        mark = (Bookmark.parse(wanted.bookmark) or Bookmark.parse(remembered)) if wanted.offset else None
-        if mark is not None and mark.uid != pod.metadata.uid:
-            return LogUnread(wanted.path, "the pod was replaced by another of its name; its log begins anew")
-        log = _Log(server, cluster, pod, status)
-        return await log.read(wanted, mark, previous)
-    except NotThere as error:
-        return LogUnread(wanted.path, "the pod is gone, and its log with it" if error.positive else error.text)
-    except ClusterError as error:
-        return LogUnread(wanted.path, error.text)
-    except ValueError as error:
-        return LogUnread(wanted.path, f"the pod's record cannot be read: {error}")
+    def _mark(self, wanted: LogWanted) -> Bookmark | None:
+        handed = Bookmark.parse(wanted.bookmark)
+        if handed is not None and handed.offset == wanted.offset:
+            return handed
+        offset, remembered = self._places.get(wanted.path, (0, None))
+        return Bookmark.parse(remembered) if offset == wanted.offset else None
 
 
 def _container(cluster: str, pod: Pod, container: str) -> ContainerStatus:

@@ -37,9 +37,12 @@ class Labels(
         "ray_group": "ray.io/group",
         "ray_from_kind": "ray.io/originated-from-crd",
         "workload_owner": "kueue.x-k8s.io/job-uid",
+        "user": "user",
+        "owner": "owner",
+        "created_by": "app.kubernetes.io/created-by",
     },
 ):
-    """The labels that say what a pod is for. All others are skipped."""
+    """The labels that say what a pod is for, and whose. All others are skipped."""
 
     job_name: str = ""
     old_job_name: str = ""
@@ -55,6 +58,14 @@ class Labels(
     ray_group: str = ""
     ray_from_kind: str = ""
     workload_owner: str = ""
+    user: str = ""
+    owner: str = ""
+    created_by: str = ""
+
+    @property
+    def person(self) -> str:
+        """Whose it is, where a label says so: Kubernetes itself keeps no user."""
+        return self.user or self.owner or self.created_by
 
 
 class Annotations(

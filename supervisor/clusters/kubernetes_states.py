@@ -79,7 +79,7 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
     observation = Observation(
         key=job.key,
         name=plain(job.name, 253),
-        user=None,
+        user=job.user,
         state=state,
         scheduler_state=word or state.value,
         reason=reason or None,
