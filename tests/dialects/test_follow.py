@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,7 +41,7 @@ WORDS = [
 def in_pieces(log: bytes, cuts: list[int]) -> dict[str, object]:
     state: dict[str, object] = begun()
     edges = sorted({cut % (len(log) + 1) for cut in cuts} | {0, len(log)})
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         state, _ = follow(json.loads(json.dumps(state, allow_nan=False)), log[start:stop], start, seen_at=NOON)
     return state
 

@@ -22,7 +22,8 @@ def mirror(step: int, metrics: str, minute: int = 0) -> str:
 
 
 FULL = (
-    '{"loss/avg_raw_advantages_abs": 0.31, "policy/policy_entropy": 0.412, "policy/policy_kl": 0.002, "policy/policy_loss": -0.004, '
+    '{"loss/avg_raw_advantages_abs": 0.31, "policy/policy_entropy": 0.412, '
+    '"policy/policy_kl": 0.002, "policy/policy_loss": -0.004, '
     '"policy/ppo_clip_ratio": 0.0003, "policy/raw_grad_norm": 0.21, "policy/tis/imp_ratio_capped_fraction": 0.0, '
     '"policy/tis/imp_ratio_mean": 1.01, "policy/tis/log_ratio_abs_mean": 0.011, "reward/avg_pass_at_8": 0.75, '
     '"reward/avg_raw_reward": 0.619, "timing/step": 427.0, "trainer/global_step": 15}'
@@ -108,7 +109,10 @@ def test_a_dict_printed_over_many_lines_is_one_step() -> None:
 
 def test_a_step_named_before_the_dict_is_its_step() -> None:
     """The console logger: the step stands alone, then the dict."""
-    log = "Step 12: \n{'policy/grad_norm': 0.25,\n 'reward/avg_raw_reward': 0.5}\nStep 13:\n{'policy/grad_norm': 0.5, 'reward/avg_raw_reward': 0.25}\n"
+    log = (
+        "Step 12: \n{'policy/grad_norm': 0.25,\n 'reward/avg_raw_reward': 0.5}\nStep "
+        "13:\n{'policy/grad_norm': 0.5, 'reward/avg_raw_reward': 0.25}\n"
+    )
     summary = summary_of(log)
 
     assert [(point.step, point.value) for point in summary.series["reward"]] == [(12, 0.5), (13, 0.25)]
@@ -175,7 +179,8 @@ def test_a_frozen_buffer_is_no_progress_though_its_clock_runs() -> None:
 def test_a_trainer_that_hangs_behind_live_engines_shows_no_progress() -> None:
     """LIVE-4: engines keep printing while the trainer hangs."""
     engine = (
-        "(AsyncVLLMInferenceEngine pid=7{n}) INFO 08-01 13:0{n}:00 [loggers.py:248] Engine 000: Avg prompt throughput: 900.0 tokens/s, "
+        "(AsyncVLLMInferenceEngine pid=7{n}) INFO 08-01 13:0{n}:00 [loggers.py:248] Engine "
+        "000: Avg prompt throughput: 900.0 tokens/s, "
         "Avg generation throughput: 400.0 tokens/s, Running: 9 reqs, Waiting: 0 reqs, GPU KV cache usage: 10.2%\n"
     )
     summary = summary_of(mirror(7, FULL) + "".join(engine.replace("{n}", str(n)) for n in range(5)))

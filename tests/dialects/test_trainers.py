@@ -15,7 +15,8 @@ def test_verl_names_its_step_and_all_metrics_on_one_line() -> None:
     log = (
         f"{RUNNER}Total training steps: 30\n"
         f"{RUNNER}step:0 - val-core/gsm8k/acc/mean@1:0.21\n"
-        f"{RUNNER}step:1 - global_seqlen/min:1298 - actor/entropy:0.441 - actor/pg_loss:np.float64(0.0021) - actor/grad_norm:0.187 - "
+        f"{RUNNER}step:1 - global_seqlen/min:1298 - actor/entropy:0.441 - "
+        f"actor/pg_loss:np.float64(0.0021) - actor/grad_norm:0.187 - "
         "critic/score/mean:0.238 - critic/rewards/mean:0.2 - actor/pg_clipfrac:0.0 - actor/ppo_kl:-0.0001 - timing_s/step:641.3\n"
         "Training Progress:   3%|3         | 1/30 [10:41<5:09:58, 641.31s/it]\n"
     )
@@ -43,7 +44,8 @@ def test_openrlhf_prints_a_status_a_step() -> None:
 def test_slime_tells_training_from_rollout() -> None:
     log = (
         "(RolloutManager pid=3) rollout 21: {'rollout/raw_reward': 0.34, 'rollout/response_lengths': 900.0}\n"
-        "(RolloutManager pid=3) step 20: {'train/loss': 0.1, 'train/grad_norm': 3.91, 'train/train_rollout_logprob_abs_diff': 0.412}\n"
+        "(RolloutManager pid=3) step 20: {'train/loss': 0.1, 'train/grad_norm': 3.91, "
+        "'train/train_rollout_logprob_abs_diff': 0.412}\n"
     )
     summary = summary_of(log)
 
@@ -58,7 +60,10 @@ def test_torchtitan_colours_each_field() -> None:
         "\x1b[38;2;180;60;0mgrad_norm:  1.4604  \x1b[33mmemory: 27.34GiB(28.78%)  \x1b[34mtps: 7,034  \x1b[36mtflops: 407.35  "
         "\x1b[35mmfu: 41.19%\x1b[39m\n"
     )
-    log = "[rank0]:[titan] 2025-06-04 08:50:00,000 - root - INFO - Training starts at step 1, with local batch size 8, total steps 100 (warmup 2)\n"
+    log = (
+        "[rank0]:[titan] 2025-06-04 08:50:00,000 - root - INFO - Training starts at step 1, with "
+        "local batch size 8, total steps 100 (warmup 2)\n"
+    )
     log += "".join(line.format(step=step, loss=12 - step / 10, minute=51 + step // 10) for step in (1, 10, 20))
     summary = summary_of(log)
 
@@ -78,8 +83,10 @@ def test_torchtitan_that_resumes_says_where() -> None:
 
 def test_megatron_counts_iterations() -> None:
     log = (
-        " iteration      100/  500000 | consumed samples:       102400 | elapsed time per iteration (ms): 7950.1 | learning rate: 1.2E-04 | "
-        "global batch size:  1024 | lm loss: 6.163599E+00 | loss scale: 1.0 | grad norm: 0.213 | number of skipped iterations:   0 | "
+        " iteration      100/  500000 | consumed samples:       102400 | elapsed time per "
+        "iteration (ms): 7950.1 | learning rate: 1.2E-04 | "
+        "global batch size:  1024 | lm loss: 6.163599E+00 | loss scale: 1.0 | grad norm: "
+        "0.213 | number of skipped iterations:   0 | "
         "number of nan iterations:   0 |\n"
         " validation loss at iteration 100 | lm loss value: 1.102900E+01 | lm loss PPL: 6.163599E+04 |\n"
         "  successfully saved checkpoint from iteration     100 to /scratch/alice/ckpt [ t 1/8, p 1/1 ]\n"
@@ -99,7 +106,10 @@ def test_megatron_counts_iterations() -> None:
 
 def test_llama_factory_says_its_steps_in_its_own_file() -> None:
     """SFT-1: it has no gradient norm, and completes what the training log says."""
-    log = '{"current_steps": 320, "total_steps": 916, "loss": 1.21, "lr": 9.8e-06, "epoch": 0.35, "percentage": 34.9, "elapsed_time": "2:10:33", "remaining_time": "4:02:11"}\n'
+    log = (
+        '{"current_steps": 320, "total_steps": 916, "loss": 1.21, "lr": 9.8e-06, "epoch": 0.35, "percentage": '
+        '34.9, "elapsed_time": "2:10:33", "remaining_time": "4:02:11"}\n'
+    )
     summary = summary_of(log)
 
     assert (summary.progress.step, summary.progress.total, summary.bucket) == (320, 916, "sft")
@@ -112,11 +122,13 @@ def test_llama_factory_under_launchers_prefixes() -> None:
         "[INFO|trainer.py:2519] 2026-08-01 12:00:00,123 >> ***** Running training *****\n"
         "[INFO|trainer.py:2520] 2026-08-01 12:00:00,123 >>   Num examples = 87,936\n"
         "[INFO|trainer.py:2521] 2026-08-01 12:00:00,123 >>   Num Epochs = 2\n"
-        "[INFO|trainer.py:2525] 2026-08-01 12:00:00,123 >>   Total train batch size (w. parallel, distributed & accumulation) = 96\n"
+        "[INFO|trainer.py:2525] 2026-08-01 12:00:00,123 >>   Total train batch size (w. "
+        "parallel, distributed & accumulation) = 96\n"
         "[INFO|trainer.py:2527] 2026-08-01 12:00:00,123 >>   Total optimization steps = 1,832\n"
         "Running tokenizer on dataset (num_proc=16):  45%|####5     | 450000/1000000 [06:04<07:25, 1234.5 examples/s]\r"
         "\r 35%|###4      | 640/1832 [4:21:06<8:04:22, 24.38s/it]\r"
-        "\r                                        \r{'loss': 1.2105, 'grad_norm': 0.8412, 'learning_rate': 9.8e-06, 'epoch': 0.7}\n"
+        "\r                                        \r{'loss': 1.2105, 'grad_norm': "
+        "0.8412, 'learning_rate': 9.8e-06, 'epoch': 0.7}\n"
         "\r 35%|###4      | 640/1832 [4:21:06<8:04:22, 24.38s/it]\r"
     )
     summary = summary_of(log)
@@ -153,7 +165,8 @@ def test_an_evaluations_bar_takes_no_one_elses_place() -> None:
     """SFT-1: it has no description either."""
     log = (
         "\r 10%|#         | 100/1000 [01:40<15:00,  1.00s/it]\r"
-        "\r  0%|          | 0/32 [00:00<?, ?it/s]\r 50%|#####     | 16/32 [00:02<00:02,  8.00it/s]\r100%|##########| 32/32 [00:04<00:00,  8.00it/s]\r"
+        "\r  0%|          | 0/32 [00:00<?, ?it/s]\r 50%|#####     | 16/32 [00:02<00:02,  "
+        "8.00it/s]\r100%|##########| 32/32 [00:04<00:00,  8.00it/s]\r"
         "\r 10%|#         | 101/1000 [01:46<15:00,  1.00s/it]\r"
     )
     progress = summary_of(log).progress
@@ -162,7 +175,10 @@ def test_an_evaluations_bar_takes_no_one_elses_place() -> None:
 
 
 def test_preference_tuning_is_fine_tuning_and_keeps_its_margin() -> None:
-    log = "{'loss': 0.6931, 'grad_norm': 3.36, 'learning_rate': 8.9e-06, 'rewards/chosen': 0.1, 'rewards/rejected': 0.0, 'rewards/margins': 0.1, 'epoch': 0.1}\n"
+    log = (
+        "{'loss': 0.6931, 'grad_norm': 3.36, 'learning_rate': 8.9e-06, 'rewards/chosen': 0.1, "
+        "'rewards/rejected': 0.0, 'rewards/margins': 0.1, 'epoch': 0.1}\n"
+    )
     summary = summary_of(log)
 
     assert (summary.bucket, summary.flavor) == ("sft", "preference")
@@ -231,7 +247,8 @@ def test_prose_with_a_step_in_it_is_no_progress(line: str) -> None:
 def test_elastic_names_the_ranks_it_saw_fail() -> None:
     """FIND-7: it echoes a death."""
     log = (
-        "E0801 12:00:00.123456 4100 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: -9) local_rank: 3 (pid: 4123) of binary: /opt/venv/bin/python\n"
+        "E0801 12:00:00.123456 4100 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: "
+        "-9) local_rank: 3 (pid: 4123) of binary: /opt/venv/bin/python\n"
         "  exitcode  : -9 (pid: 4123) (SIGKILL)\n"
     )
     (first, second) = summary_of(log).failures
@@ -241,7 +258,10 @@ def test_elastic_names_the_ranks_it_saw_fail() -> None:
 
 
 def test_pipeline_workers_of_iris_count_shards() -> None:
-    log = "[12:34:56] task=/alice/prep/0 attempt=0 | [stage0-Map → Scatter] 347/1964 complete, 1617 in-flight, 0 queued, 1828/1891 workers alive, 63 dead\n"
+    log = (
+        "[12:34:56] task=/alice/prep/0 attempt=0 | [stage0-Map → Scatter] 347/1964 complete, 1617 "
+        "in-flight, 0 queued, 1828/1891 workers alive, 63 dead\n"
+    )
     progress = summary_of(log).progress
 
     assert (progress.step, progress.total) == (347, 1964)

@@ -241,7 +241,8 @@ def test_figures_over_trials_count_each_trial_once() -> None:
 
 def test_lm_eval_results() -> None:
     document = {
-        "results": {"gsm8k": {"alias": "gsm8k", "exact_match,strict-match": 0.6467, "exact_match_stderr,strict-match": 0.0132, "acc,none": 0.5}},
+        "results": {"gsm8k": {"alias": "gsm8k", "exact_match,strict-match": 0.6467, ""
+            "exact_match_stderr,strict-match": 0.0132, "acc,none": 0.5}},
         "n-shot": {"gsm8k": 5}, "n-samples": {"gsm8k": {"original": 1319, "effective": 1319}}, "model_name": "m",
     }  # fmt: skip
     results = read_results(json.dumps(document).encode())
