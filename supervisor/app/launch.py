@@ -32,6 +32,7 @@ _NO_CLUSTER = "host"
 def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     made = subparsers.add_parser(
         "launch",
+        usage="supervisorctl launch --name N [--cwd D] [--cluster C] [--state-dir D] [--json] -- COMMAND …",
         help="start a process under the host backend, detached, with its own log",
         description="Start COMMAND detached from this terminal, with its own log, and keep a record of it that the"
         " daemon reads: its process, its start, its exit status.",
@@ -46,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     made.add_argument("--state-dir", metavar="D", help="state folder, instead of the config's")
     made.add_argument("--json", action="store_true", help="print JSON")
-    made.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND …", help="the program and its arguments")
+    made.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND …", help="the program and its arguments")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -27,6 +27,7 @@ LIVE, ENDED, LOGS, CANCELS = "live", "ended", "logs", "cancels"
 NEVER_EXECUTED = 127
 
 _KEEP_TRYING_S = 24 * 3600
+_FOLDER_STAYS_AWAY_S = 600
 _IGNORED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGPIPE", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR1", "SIGUSR2")
 
 
@@ -191,9 +192,11 @@ def _write_end(record_path: Path, record: dict[str, Any], status: int, reason: s
             record_path.unlink(missing_ok=True)
             sync_folder(record_path.parent)
             return
-        except OSError:
-            # A full disk or an unmounted one comes back; the exit status is known here and nowhere else.
-            if _clock() - ended_at > _KEEP_TRYING_S:
+        except OSError as error:
+            # A full disk or an unmounted one comes back; the exit status is known here and nowhere else. A folder that
+            # stays away was deleted, and nobody is left to tell.
+            deleted = isinstance(error, FileNotFoundError)
+            if _clock() - ended_at > (_FOLDER_STAYS_AWAY_S if deleted else _KEEP_TRYING_S):
                 raise
             time.sleep(pause)
             pause = min(60.0, pause * 2)
