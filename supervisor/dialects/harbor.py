@@ -28,13 +28,12 @@ _PROGRESS = re.compile(
     + _CLOCK
     + r"))?"
 )
-_NAME = r"([\w.@+-]{1,120}__\w{1,40})"
-_PHASE = re.compile(_NAME + r": (starting environment|running agent|running verifier|canceling trial)")
+_PHASE = re.compile(r"(\S{1,160}): (starting environment|running agent|running verifier|canceling trial)")
 _SCORED = re.compile(
-    r"(?:" + _NAME + r" \| )?Trial (completed|failed(?: \((\w+)\))?)(?:.*?\breward=(" + NUMBER + r"))?"
+    r"(?:(\S{1,160}) \| )?Trial (completed|failed(?: \((\w{1,80})\))?)(?:.{0,200}?\breward=(" + NUMBER + r"))?"
 )
 _NAMED = re.compile(
-    r"Trial " + _NAME + r":? (started|completed|failed(?: with exception)?)(?: \(?(\w+(?:Error|Exception|Timeout))\)?)?"
+    r"Trial (\S{1,160}?):? (started|completed|failed(?: with exception)?)(?: \(?(\w{1,80}(?:Error|Exception|Timeout))\b\)?)?"
 )
 _PASSED_ON = re.compile(r"trial (\S{1,120}) passthrough (\w+), verifier reward=(" + NUMBER + r")")
 _PHASES = {
@@ -50,7 +49,7 @@ def read(line: Line) -> list[Reading]:
     progress = _progress(line)
     if progress is not None:
         return [progress]
-    if (found := _PHASE.search(text)) is not None:
+    if (found := _PHASE.search(text)) is not None and "__" in found[1]:
         return [line.reading(ReadingKind.TRIAL, NAME, label=found[1], detail=_PHASES[found[2]])]
     if (found := _PASSED_ON.search(text)) is not None:
         return [
@@ -62,7 +61,7 @@ def read(line: Line) -> list[Reading]:
                 metrics={"reward": float(found[3])},
             )
         ]
-    if (found := _NAMED.search(text)) is not None:
+    if (found := _NAMED.search(text)) is not None and "__" in found[1]:
         event = "failed" if found[2].startswith("failed") else found[2]
         return [line.reading(ReadingKind.TRIAL, NAME, label=found[1], detail=f"{event} {found[3] or ''}".strip())]
     if (found := _SCORED.search(text)) is not None:

@@ -23,12 +23,12 @@ ACCESS = {
 }
 """Access lines are counted in the bytes, not read one by one: a busy server prints little else."""
 
-_ENGINE = re.compile(r"Engine (\d+):|(\d+) Engines Aggregated:")
+_ENGINE = re.compile(r"Engine (\d{1,6}):|\b(\d{1,6}) Engines Aggregated:")
 _FIELD = re.compile(
     r"([A-Za-z][A-Za-z0-9 _/()-]*?): *(-?[\d.]+(?:[eE][-+]?\d+)?|nan|inf) *(%|[A-Za-z/]+)?(?=,|$|\.$|\. )"
 )
 _SUMMARY = re.compile(r"vLLM Stats \(step (\d+)\): (.*)$")
-_SUMMARY_FIELD = re.compile(r"(\w+)(?:\(([\w/]+)\))?=([\d.]+(?:/[\d.]+)*)")
+_SUMMARY_FIELD = re.compile(r"\b(\w{1,40})(?:\(([\w/]{1,40})\))?=([\d.]{1,24}(?:/[\d.]{1,24})*)")
 _WAIT = re.compile(r"No available shared memory broadcast block found ?in (\d+) second", re.I)
 _NAMES = {
     "avg prompt throughput": "prompt_tps",
@@ -51,7 +51,11 @@ def read(line: Line) -> list[Reading]:
     if (found := _WAIT.search(text)) is not None:
         return [line.reading(ReadingKind.HEARTBEAT, NAME, label="shm_broadcast", elapsed_s=float(found[1]))]
     if (found := _SUMMARY.search(text)) is not None:
-        return [line.reading(ReadingKind.ENGINE, NAME, label="summary", step=int(found[1]), metrics=_summary(found[2]))]
+        return [
+            line.reading(
+                ReadingKind.ENGINE, NAME, label="summary", step=int(found[1]), metrics=_summary(found[2][:2000])
+            )
+        ]
     if "Running:" not in text:
         return []
     start = text.find("Avg prompt throughput")
