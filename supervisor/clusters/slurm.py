@@ -79,16 +79,20 @@ class SlurmCluster:
                 failures.append(error)
                 continue
             seen = _Seen(look, observations(look, watch))
-            if look.queue.lines or not watch.live or seen.drained(watch):
+            if look.queue.lines or (watch.live and seen.drained(watch)):
                 self._first = at
                 return self._polled([seen], doubted, failures, watch, now, began)
             doubted.append(seen)
             if len(doubted) > 1:
                 self._first = at
                 return self._polled(doubted, [], failures, watch, now, began)
-        if doubted and len(self._shells) == 1 and doubted[0].why_not_alone(watch) is None:
+        if doubted and self._believed_alone(doubted[0], watch):
             return self._polled(doubted, [], failures, watch, now, began)
         return self._unreached(doubted, failures, watch, now, began)
+
+    def _believed_alone(self, seen: _Seen, watch: Watch) -> bool:
+        """An empty queue that no other login node could confirm: only where no job can be lost by it (POLL-3)."""
+        return not watch.live or (len(self._shells) == 1 and seen.why_not_alone(watch) is None)
 
     def _polled(
         self,
@@ -273,15 +277,16 @@ def observations(look: Look, watch: Watch) -> Told:
     rows = look.rows
     queue = {job: row_of(lines[job]) for job in {row.id for row in rows} if job in lines}
     in_window = {(row.id, row.submit) for row in look.ended_rows}
-    known: dict[JobKey, Details | None] = {**dict.fromkeys(watch.detailed), **look.details}
+    known: dict[JobKey, Details | None] = {**dict.fromkeys(watch.detailed), **look.details} if rows else {}
     ended = [
         seen
         for seen in ends(rows, queue, look.sought, clock, known)
         if (seen.key.id, seen.key.incarnation) in in_window or _of_a_live_job(seen, watch)
     ]
     over = {seen.key.id for seen in ended}
-    for job, key in watch.live.items():
-        if job not in lines and job not in over and job.isdecimal():
+    for job in watch.live.keys() - lines.keys() - over:
+        key = watch.live[job]
+        if job.isdecimal():
             task = look.started.get(job) or used_up(job, key.incarnation, look.found_rows)
             if task is not None:
                 ended.append(all_started(key, task, clock))

@@ -198,6 +198,19 @@ async def test_an_empty_queue_on_one_login_node_is_a_lie_if_the_other_has_jobs(l
     assert all(one.key.id not in watch.live or not one.final for one in reading.ended)
 
 
+async def test_a_lie_is_found_out_on_the_very_first_reading(login: ScriptedLogin) -> None:
+    """POLL-3: with nothing remembered, an empty queue would else be believed for ever."""
+    reading = await polled(ScriptedLogin(name="login0"), login)
+
+    assert reading.lines.keys() == queue_rows().keys()
+
+
+async def test_an_empty_queue_where_no_job_can_be_lost_needs_no_second_login_node() -> None:
+    dead = ScriptedLogin(name="login0", raises=TookTooLong("alpha", "login0", 10))
+
+    assert dict((await polled(dead, ScriptedLogin(name="login1"))).lines) == {}
+
+
 async def test_two_login_nodes_that_agree_are_believed(login: ScriptedLogin) -> None:
     watch = await seen_before(login)
 
