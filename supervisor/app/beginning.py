@@ -60,7 +60,7 @@ def look() -> Found:
         kube = (Path.home() / ".kube" / "config").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return found
-    import yaml
+    import yaml  # comes with the kubernetes client
 
     try:
         contexts = (yaml.safe_load(kube) or {}).get("contexts") or []
@@ -82,7 +82,9 @@ def config_text(chosen: Found, interval_s: float) -> str:
     for each in chosen.slurm:
         lines += ["[[cluster]]", f"name = {_toml(each.name)}", 'kind = "slurm"']
         lines += [f"login_nodes = [{', '.join(_toml(node) for node in each.nodes)}]"]
-        lines += [f"login_user = {_toml(each.user)}" if each.user else '# login_user = "alice"       # default: ssh config\'s']
+        lines += [
+            f"login_user = {_toml(each.user)}" if each.user else '# login_user = "alice"       # default: ssh config\'s'
+        ]
         lines += ['# users = ["alice"]          # whose jobs; default: the login user', ""]
     if chosen.local_slurm:
         lines += ["[[cluster]]", 'name = "here"', 'kind = "slurm"', 'transport = "local"', ""]
@@ -91,7 +93,12 @@ def config_text(chosen: Found, interval_s: float) -> str:
         lines += ["[[cluster]]", f"name = {_toml(name)}", 'kind = "kubernetes"', f"context = {_toml(context)}"]
         lines += ['# namespaces = ["train"]', '# selector = "team=a"', ""]
     if chosen.host:
-        lines += ["[[cluster]]", 'name = "box"', 'kind = "host"               # processes started by `supervisorctl launch`', ""]
+        lines += [
+            "[[cluster]]",
+            'name = "box"',
+            'kind = "host"               # processes started by `supervisorctl launch`',
+            "",
+        ]
     return "\n".join(lines)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from supervisor.model.facts import Held
 from supervisor.model.polling import Reading, Unreached
 from supervisor.model.records import ClusterState, ClusterStatus
+from supervisor.rules.memory import Memory
 
 if TYPE_CHECKING:
     from supervisor.app.settings import ClusterSection
@@ -28,7 +28,7 @@ class Station:
     cluster: Cluster | None
     """None where it could not be built from its settings; ``broken`` says why."""
     broken: str | None = None
-    memory: dict[str, Held] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
     lines: Mapping[str, Hashable] = field(default_factory=dict)
     status: ClusterStatus | None = None
     loaded: bool = False
@@ -40,7 +40,7 @@ class Station:
 
     def forget(self) -> None:
         """Another daemon may have written meanwhile: load again before the next reading."""
-        self.memory, self.lines, self.loaded = {}, {}, False
+        self.memory, self.lines, self.loaded = Memory(), {}, False
 
     def skipped(self, now: datetime) -> bool:
         """POLL-9."""

@@ -22,7 +22,8 @@ from supervisor.model.facts import Followed
 from supervisor.model.lifecycle import Transition
 from supervisor.model.polling import Polled, Reading, Unreached
 from supervisor.model.records import PollRecord
-from supervisor.rules.step import Steps, remember, step, watch_of
+from supervisor.rules.memory import Memory
+from supervisor.rules.step import Steps, step
 
 log = structlog.get_logger("supervisor.sweep")
 
@@ -77,7 +78,8 @@ class Sweeper:
         """All clusters at the same time. Raises StoreError if the tick itself cannot be written down."""
         started = self.clock()
         number = await self.writer.call(lambda store: store.begin_tick(started, self.owner))
-        work = {asyncio.ensure_future(self.guarded(station, number)): station for station in stations}
+        ours = await self._taken(stations, started)
+        work = {asyncio.ensure_future(self.guarded(station, number, ours)): station for station in stations}
         done, late = await asyncio.wait(work, timeout=budget_s) if work else (set(), set())
         for task in late:
             task.cancel()
@@ -89,18 +91,30 @@ class Sweeper:
     def _late(self, station: Station, budget_s: float) -> Swept:
         return Swept(station.name, "unknown", f"the tick's budget of {budget_s:g} s was spent before it answered")
 
-    async def guarded(self, station: Station, tick: int) -> Swept:
+    async def _taken(self, stations: list[Station], now: datetime) -> set[str]:
+        """The clusters that are ours to poll now: one transaction takes or prolongs all leases."""
+        longest = max((each.section.deadline_s for each in stations), default=0)
+        until = now + timedelta(seconds=self.lease_s + longest)
+        names = [each.name for each in stations if not each.skipped(now)]
+        return await self.writer.call(lambda store: store.take_clusters(names, self.owner, now, until))
+
+    async def look(self, stations: list[Station], tick: int) -> None:
+        """A narrower look between ticks: the same visit, counted to the tick before."""
+        ours = await self._taken(stations, self.clock())
+        await asyncio.gather(*(self.guarded(station, tick, ours) for station in stations))
+
+    async def guarded(self, station: Station, tick: int, ours: set[str]) -> Swept:
         """One cluster's faults stay its own: nothing here may end the tick for the others."""
         lock = self._busy.setdefault(station.name, asyncio.Lock())
         async with lock:
             try:
-                return await self.visit(station, tick)
+                return await self.visit(station, tick, ours)
             except StoreError as error:
                 station.forget()
                 log.error("cluster.unstored", cluster=station.name, reason=str(error))
                 return Swept(station.name, "unstored", str(error))
 
-    async def visit(self, station: Station, tick: int) -> Swept:
+    async def visit(self, station: Station, tick: int, ours: set[str]) -> Swept:
         """Poll, step, store, remember. Raises StoreError; then nothing of this visit counts."""
         began = self.clock()
         if station.skipped(began):
@@ -108,8 +122,7 @@ class Sweeper:
             status = station.status
             await self.writer.call(lambda store: store.put_status(status))
             return Swept(station.name, "skipped", status.reason)
-        until = began + timedelta(seconds=self.lease_s + station.section.deadline_s)
-        if not await self.writer.call(lambda store: store.take_cluster(station.name, self.owner, began, until)):
+        if station.name not in ours:
             station.forget()
             return Swept(station.name, "elsewhere", "another daemon holds it")
         if not station.loaded:
@@ -124,9 +137,7 @@ class Sweeper:
     async def _load(self, station: Station, now: datetime) -> None:
         held = await self.writer.call(lambda store: store.held(station.name, ended_after=now - REMEMBERED))
         station.status = await self.writer.call(lambda store: store.cluster_status(station.name))
-        station.memory = {}
-        for each in sorted(held, key=lambda job: (job.life.phase.live, job.row or 0)):
-            station.memory[each.key.id] = each
+        station.memory = Memory(sorted(held, key=lambda job: (job.life.phase.live, job.row or 0)))
         station.lines = {}
         station.loaded = True
 
@@ -134,7 +145,7 @@ class Sweeper:
         """A reading, whatever happens: what a backend raises is a reason, never a crash and never silence."""
         if station.cluster is None:
             return Unreached(cluster=station.name, at=now, reason=station.broken or "it could not be set up")
-        watch = watch_of(station.memory, station.lines, ended_since)
+        watch = station.memory.watch(station.lines, ended_since)
         limit = station.section.deadline_s
         try:
             return await asyncio.wait_for(station.cluster.poll(watch, now), timeout=limit)
@@ -160,8 +171,9 @@ class Sweeper:
             station.status = status
             return self._swept(station, "unknown", reading.reason, began)
         steps = step(station.memory, reading, self.rooms.book, self.rooms.bucket_of, self.rooms.examine, now, followed)
-        memory = remember(station.memory, steps, (), now - REMEMBERED)
-        live = sum(1 for held in memory.values() if held.life.phase.live)
+        live = len(station.memory.live) + sum(
+            held.life.phase.live - (job in station.memory.live) for job, held in steps.changed.items()
+        )
         status = status_after(station, reading, now, live)
         record = PollRecord(
             tick=tick,
@@ -174,7 +186,9 @@ class Sweeper:
             at=now,
         )
         stored = await self.writer.call(lambda store: store.record(record))
-        station.memory = remember(station.memory, steps, stored, now - REMEMBERED)
+        for held in stored[len(steps.retired) :]:
+            station.memory.put(held)
+        station.memory.forget(now - REMEMBERED)
         station.lines, station.status = reading.lines, status
         station.look_soon |= steps.look_soon
         self._say(steps)

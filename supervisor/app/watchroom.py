@@ -66,7 +66,7 @@ class Watchroom:
             station.look_soon.clear()
         last = await self.writer.call(lambda store: store.last_tick())
         number = last.number if last is not None else 0
-        await asyncio.gather(*(self.sweeper.guarded(station, number) for station in wanted))
+        await self.sweeper.look(wanted, number)
         await self.run_errands(ERRANDS_IN_TICK)
 
     async def run_errands(self, limit: timedelta) -> None:

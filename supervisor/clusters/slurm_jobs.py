@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from supervisor.clusters.slurm_text import AccountingRow, DetailRow, QueueRow, group_of, tasks_in
 from supervisor.model.job import Burn, Dependency, Details, JobKey, JobState, Observation
@@ -291,6 +292,7 @@ def dependencies(text: str) -> tuple[Dependency, ...]:
 NODES_MAX = 4096
 
 
+@lru_cache(maxsize=4096)
 def node_names(text: str) -> tuple[str, ...]:
     """``gpu[01-03,07],login1`` as single names; bounded, so that no text can fill the memory."""
     if text in ("", "(null)", "None assigned", "N/A", "n/a"):

@@ -162,14 +162,13 @@ class Looker:
             if ran and key not in watch.detailed:
                 wanted.new[row.id] = row
         fresh = {row.id for row in look.queue.fresh}
-        for job, key in watch.live.items():
+        undetailed = {key.id for key in watch.live.values() if key not in watch.detailed}
+        absent = {job for job, stat in look.logs.items() if stat.state is LogState.ABSENT}
+        for job in sorted((undetailed | (absent & watch.live.keys())) - fresh):
             line = lines.get(job)
-            if line is None or job in fresh or line.startswith(NOT_STARTED):
+            if line is None or line.startswith(NOT_STARTED):
                 continue
-            if key not in watch.detailed:
-                wanted.new[job] = row_of(line)
-            elif (stat := look.logs.get(job)) is not None and stat.state is LogState.ABSENT:
-                wanted.lost[job] = row_of(line)
+            (wanted.new if job in undetailed else wanted.lost)[job] = row_of(line)
         if look.ends_read:
             wanted.find = self._unexplained(look, watch)
         return wanted
@@ -178,10 +177,17 @@ class Looker:
         """Ids for accounting: live jobs that are neither listed nor ended (POLL-4), and histories that need counting."""
         ended = {(row.id, row.submit) for row in look.ended_rows}
         find = {}
-        for job, key in watch.live.items():
-            if job in look.queue.lines or (job, key.incarnation) in ended:
+        gone = watch.live.keys() - look.queue.lines.keys()
+        listed_tasks: dict[str, list[QueueRow]] = {}
+        for shown, line in look.queue.lines.items() if gone else ():
+            array, under, _ = shown.partition("_")
+            if under and array in gone:
+                listed_tasks.setdefault(array, []).append(row_of(line))
+        for job in sorted(gone):
+            key = watch.live[job]
+            if (job, key.incarnation) in ended:
                 continue
-            tasks = (row_of(line) for task, line in look.queue.lines.items() if task.startswith(f"{job}_"))
+            tasks = listed_tasks.get(job, ())
             task = used_up(job, key.incarnation, [*tasks, *look.ended_rows]) if job.isdecimal() else None
             if task is None:
                 find[job] = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ class Watch:
     """Fingerprint of each job in the last good reading that was stored, by id; an equal one need not be parsed again."""
     live: Mapping[str, JobKey] = field(default_factory=dict)
     """Jobs held as live, by id: those whose end must be looked up when they are not listed (POLL-3, POLL-4)."""
-    detailed: frozenset[JobKey] = frozenset()
+    detailed: Set[JobKey] = frozenset()
     """Attempts whose details are known already."""
     logs: Mapping[str, str] = field(default_factory=dict)
     """Log path of each running job whose path is known, by job id."""

@@ -6,7 +6,8 @@ changed, or the time has come at which time alone could change its sign (``Held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -14,24 +15,19 @@ from supervisor.model.facts import NO_LOG, Facts, Followed, Held, Seen
 from supervisor.model.findings import Finding, Flag
 from supervisor.model.job import NO_DETAILS, Dependency, JobState, Observation
 from supervisor.model.lifecycle import Effect, Evidence, Phase, Sign, SignRead, Transition
-from supervisor.model.polling import Polled, Watch
+from supervisor.model.polling import Polled
 from supervisor.model.records import AttemptRecord, ErrandWanted
 from supervisor.model.rulebook import Rulebook
 from supervisor.rules.lifecycle import advance, born
+from supervisor.rules.memory import HANDING_ON, Memory
 from supervisor.rules.output import looked_at, stepped
 from supervisor.rules.signs import read_sign, silence_allowed
-
-Memory = Mapping[str, Held]
-"""Jobs of one cluster by id; of jobs that share an id, the latest."""
 
 Examine = Callable[[Facts, datetime], tuple[Finding, ...]]
 """The detectors, handed in: facts of one job to findings."""
 
 BucketOf = Callable[[str], str]
 """Job name to bucket (BUCKET-1)."""
-
-HANDING_ON = frozenset({"afterany", "afternotok"})
-"""Kinds of dependency that a timed-out job satisfies (CHAIN-1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +42,6 @@ class Steps:
     errands: list[ErrandWanted] = field(default_factory=list)
     look_soon: set[str] = field(default_factory=set)
     """Ids that a closer look between ticks was asked for."""
-
-
-def watch_of(memory: Memory, lines: Mapping[str, Hashable], ended_since: datetime | None) -> Watch:
-    """What a poll needs to know of what is remembered. ``lines``: fingerprints of the last stored good reading."""
-    live = {job: held.key for job, held in memory.items() if held.life.phase.live}
-    running = {
-        job: held.details.log_path
-        for job, held in memory.items()
-        if job in live and held.details.log_path and held.observation.state not in (JobState.PENDING, JobState.STARTING)
-    }
-    detailed = frozenset(held.key for held in memory.values() if held.details != NO_DETAILS)
-    return Watch(lines=lines, live=live, detailed=detailed, logs=running, ended_since=ended_since)
 
 
 class _Walk:
@@ -83,18 +67,15 @@ class _Walk:
             self.ended.setdefault(seen.key.id, []).append(seen)
         self.children = self._children()
 
-    def _children(self) -> dict[str, str]:
-        """Parent's id to the id of the job that goes on after it; the newest child where several wait."""
-        found: dict[str, str] = {}
-        for job, held in self.memory.items():
-            for edge in held.depends_on:
-                if edge.kind in HANDING_ON:
-                    found[edge.on] = job
-        for seen in (*self.polled.ended, *self.polled.changed):
-            for edge in _edges(seen):
-                if edge.kind in HANDING_ON:
-                    found[edge.on] = seen.key.id
-        return found
+    def _children(self) -> Mapping[str, str]:
+        """A job's id to the id of the one that goes on after it, those that this reading shows included."""
+        new = {
+            edge.on: seen.key.id
+            for seen in (*self.polled.ended, *self.polled.changed)
+            for edge in _edges(seen)
+            if edge.kind in HANDING_ON
+        }
+        return ChainMap(new, self.memory.children) if new else self.memory.children
 
     def current(self, job: str) -> Held | None:
         return self.out.changed.get(job) or self.memory.get(job)
@@ -104,27 +85,32 @@ class _Walk:
     def run(self) -> Steps:
         for seen in self.polled.changed:
             self._listed(seen)
-        lines, logs, now, followed = self.polled.lines, self.polled.logs, self.now, self.followed
-        listed = self.listed
-        for job, held in self.memory.items():
-            if job in listed:
-                continue
-            if job in lines:
-                stat = logs.get(job) if logs else None
-                due = held.look_at is not None and held.look_at <= now
-                told = followed and job in followed
-                if due or told or held.life.absences or (stat is not None and stat != held.log.stat):
-                    self._examine(held, Seen.LISTED, held.observation, "queue")
-            elif held.life.phase.live:
-                self._gone(held)
-            elif job in self.ended:
-                self._told_again(held)
+        for job in self._worth_a_look():
+            held = self.memory[job]
+            self._examine(held, Seen.LISTED, held.observation, "queue")
+        lines = self.polled.lines
+        for job in self.memory.live.keys() - lines.keys() - self.listed.keys():
+            self._gone(self.memory[job])
+        for job in self.ended.keys() - lines.keys() - self.memory.live.keys():
+            if job in self.memory:
+                self._told_again(self.memory[job])
         for job in self.ended:
             if job not in self.memory and job not in lines:
                 self._only_in_accounting(job)
         self._parents()
         self._earlier_attempts()
         return self.out
+
+    def _worth_a_look(self) -> list[str]:
+        """Listed jobs whose line is as it was, and of which something else is new: their log, what it says, or the time."""
+        memory, lines, now = self.memory, self.polled.lines, self.now
+        found = dict.fromkeys(job for job, at in memory.looks.items() if at <= now)
+        found.update(dict.fromkeys(self.followed))
+        for job, stat in self.polled.logs.items():
+            held = memory.get(job)
+            if held is not None and stat != held.log.stat:
+                found[job] = None
+        return [job for job in found if job in memory and job in lines and job not in self.listed]
 
     def _listed(self, seen: Observation) -> None:
         held = self.memory.get(seen.key.id)
@@ -270,7 +256,7 @@ class _Walk:
         start = held
         for _ in range(3):
             read = read_sign(facts, self.now)
-            move = advance(held.key, held.life, read, self.now)
+            move = advance(observation.key, held.life, read, self.now)
             held = self._after(facts, move)
             self._note(held, move, first=unknown)
             unknown = False
@@ -376,22 +362,6 @@ def step(
     ``followed``: what newly read log text says, by job id.
     """
     return _Walk(memory, polled, followed or {}, book, bucket_of, examine, now).run()
-
-
-def remember(memory: Memory, steps: Steps, stored: Iterable[Held], keep_ended_after: datetime) -> dict[str, Held]:
-    """Memory after ``steps`` were stored: row numbers as given, long-ended jobs forgotten."""
-    after = {**memory, **steps.changed}
-    for held in stored:
-        if held.key.id in after and after[held.key.id].key == held.key:
-            after[held.key.id] = held
-    gone = [
-        job
-        for job, held in after.items()
-        if not held.life.phase.live and held.life.since < keep_ended_after and job not in steps.changed
-    ]
-    for job in gone:
-        del after[job]
-    return after
 
 
 def _edges(seen: Observation) -> tuple[Dependency, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -110,12 +111,21 @@ class Ticks:
 
         Whoever holds the lease is the only one who polls; ``record(owner=…)`` holds a late writer to it.
         """
+        return cluster in self.take_clusters([cluster], owner, now, until)
+
+    def take_clusters(self, clusters: Sequence[str], owner: str, now: datetime, until: datetime) -> set[str]:
+        """:meth:`take_cluster` for many in one transaction; those that are ours now."""
         take = (
             "INSERT INTO lease (cluster, owner, until) VALUES (?, ?, ?) ON CONFLICT (cluster) DO UPDATE "
             "SET owner = excluded.owner, until = excluded.until WHERE lease.owner = excluded.owner OR lease.until <= ?"
         )
-        with self._db.write(f"taking {cluster}") as connection:
-            return self._db.run(connection, take, (cluster, owner, to_us(until), to_us(now))).rowcount == 1
+        with self._db.write(f"taking {', '.join(clusters[:3])}{' …' if len(clusters) > 3 else ''}") as connection:
+            # In one order everywhere, so that two daemons cannot wait for each other.
+            return {
+                each
+                for each in sorted(clusters)
+                if self._db.run(connection, take, (each, owner, to_us(until), to_us(now))).rowcount == 1
+            }
 
     def release_cluster(self, cluster: str, owner: str) -> bool:
         """Give a cluster back. False where it was not ours."""

@@ -13,7 +13,8 @@ from supervisor.detectors import examine
 from supervisor.model.job import JobState, Outcome
 from supervisor.model.lifecycle import Phase, Sign
 from supervisor.model.polling import Polled
-from supervisor.rules.step import remember, step, watch_of
+from supervisor.rules.memory import Memory
+from supervisor.rules.step import step
 from tests.scripted import World
 from tests.some import BOOK, HOUR, MINUTE
 
@@ -22,22 +23,23 @@ class Watcher:
     """What the daemon does with readings, without the daemon: memory, lines, and a record of all moves."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.memory, self.lines, self.since = world, {}, {}, None
+        self.world, self.memory, self.lines, self.since = world, Memory(), {}, None
         self.moves, self.errands, self.rows = [], {}, 0
 
     def look(self, **spoilt):
-        reading = self.world.read(watch_of(self.memory, self.lines, self.since), **spoilt)
+        reading = self.world.read(self.memory.watch(self.lines, self.since), **spoilt)
         if not isinstance(reading, Polled):
             return None
         now = self.world.now
         steps = step(self.memory, reading, BOOK, lambda name: bucket_of(name, {}), examine, now)
         again = step(self.memory, reading, BOOK, lambda name: bucket_of(name, {}), examine, now)
         assert again == steps, "a step run again after a crash gives the same"
-        stored = []
         for held in steps.changed.values():
             self.rows += held.row is None
-            stored.append(held if held.row is not None else replace(held, row=self.rows))
-        self.memory = remember(self.memory, steps, stored, now - timedelta(days=3))
+            self.memory.put(held if held.row is not None else replace(held, row=self.rows))
+        self.memory.forget(now - timedelta(days=3))
+        known = {held.key for held in (*steps.changed.values(), *steps.retired)}
+        assert {move.job for move in steps.transitions} <= known, "each move belongs to a job that is written with it"
         self.lines, self.since = reading.lines, reading.at if reading.ends_read else self.since
         self.moves += steps.transitions
         for errand in steps.errands:

@@ -15,12 +15,20 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         epilog="example: supervisorctl init --yes --slurm alpha=alice@login01.example,login02.example --host",
     )
     made.add_argument("--yes", action="store_true", help="ask nothing")
-    made.add_argument("--output", metavar="FILE", help="where to write (default: --config, else the user's config folder)")
+    made.add_argument(
+        "--output", metavar="FILE", help="where to write (default: --config, else the user's config folder)"
+    )
     made.add_argument("--force", action="store_true", help="write over an existing config")
     made.add_argument(
-        "--slurm", action="append", default=[], metavar="NAME=[USER@]NODE[,NODE]", help="a Slurm cluster by its login nodes"
+        "--slurm",
+        action="append",
+        default=[],
+        metavar="NAME=[USER@]NODE[,NODE]",
+        help="a Slurm cluster by its login nodes",
     )
-    made.add_argument("--kube", action="append", default=[], metavar="CONTEXT", help="a Kubernetes cluster by its kubeconfig context")
+    made.add_argument(
+        "--kube", action="append", default=[], metavar="CONTEXT", help="a Kubernetes cluster by its kubeconfig context"
+    )
     made.add_argument("--host", action="store_true", help="this machine, for `supervisorctl launch`")
     made.add_argument("--interval", type=float, default=900, metavar="S", help="seconds between ticks (default 900)")
     made.add_argument("--no-tick", action="store_true", help="write the config only")
@@ -50,7 +58,11 @@ def run(args: argparse.Namespace) -> int:
         raise SupervisorError(f"init: {error}") from error
     print(f"wrote {target}")
     if args.no_tick or not (chosen.slurm or chosen.kube or chosen.host):
-        print("add a [[cluster]] table and run `supervisorctl check`" if not args.no_tick else "next: `supervisorctl check`")
+        print(
+            "add a [[cluster]] table and run `supervisorctl check`"
+            if not args.no_tick
+            else "next: `supervisorctl check`"
+        )
         return 0
     from supervisor.app.commands import tick
 

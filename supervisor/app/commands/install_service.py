@@ -14,7 +14,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         " started by itself.",
         epilog="example: supervisorctl install-service && systemctl --user enable --now fleet-supervisor",
     )
-    made.add_argument("--system", action="store_true", help="a unit for the machine instead of this user (systemd, as root)")
+    made.add_argument(
+        "--system", action="store_true", help="a unit for the machine instead of this user (systemd, as root)"
+    )
     made.add_argument("--print", action="store_true", dest="show", help="print the file, write nothing")
     made.add_argument("--force", action="store_true", help="write over an existing file")
 
@@ -31,7 +33,9 @@ def run(args: argparse.Namespace) -> int:
         print(made.text, end="")
         return 0
     if made.path.exists() and made.path.read_text(encoding="utf-8") != made.text and not args.force:
-        raise UsageError(f"install-service: {made.path} is there and differs; --force writes over it, --print shows ours")
+        raise UsageError(
+            f"install-service: {made.path} is there and differs; --force writes over it, --print shows ours"
+        )
     try:
         made.path.parent.mkdir(parents=True, exist_ok=True)
         made.path.write_text(made.text, encoding="utf-8")
