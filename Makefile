@@ -52,7 +52,7 @@ bench: dev
 	$(BIN)/python -m bench
 
 docs: dev
-	$(BIN)/python -m supervisor.app.docs --write
+	$(BIN)/python docs/generate.py
 
 requirements: dev
 	$(BIN)/python -m pip install --quiet uv

@@ -39,6 +39,7 @@ class ClusterSection(Section):
     skip_until: date | None = None
     """Not polled before this day, UTC; named as skipped in each report (POLL-9)."""
     skip_reason: str = ""
+    """Why, for the reports."""
     no_kill: bool = False
     """Nothing of this cluster is ever proposed for a kill (KILL-5)."""
     deadline_s: float = Field(default=120, gt=0, le=3600)
@@ -64,7 +65,7 @@ class DaemonSection(Section):
     ping_url: str = ""
     """Asked by GET after each good tick: a dead-man's switch elsewhere (LIVE-8). Empty: none."""
     ping_url_file: Path | None = None
-    """File that holds ``ping_url``, where it is a secret."""
+    """File whose first line is ``ping_url``, where that is a secret."""
 
 
 class LoggingSection(Section):
@@ -125,7 +126,7 @@ class Settings(BaseSettings):
     database_url: str = ""
     """``sqlite:///PATH`` or ``postgresql+psycopg://…``; default: ``supervisor.db`` in the state folder."""
     database_url_file: Path | None = None
-    """File that holds ``database_url``, where it is a secret."""
+    """File whose first line is ``database_url``, where that is a secret."""
     cluster: tuple[ClusterSection, ...] = ()
     buckets: dict[str, BucketSection] = Field(default_factory=dict)
     limits: dict[str, Any] = Field(default_factory=dict)
