@@ -100,6 +100,13 @@ class PrivatePostgres:
         assert made.returncode == 0, made.stderr.decode()
         return self.url(name)
 
+    def drop(self, url: str) -> None:
+        """Take a database away again, with every session on it."""
+        done = self._run(
+            "dropdb", "-h", str(self.folder), "-U", USER, "--force", url.partition("@/")[2].partition("?")[0]
+        )
+        assert done.returncode == 0, done.stderr.decode()
+
     def dump(self, url: str) -> str:
         """The schema of a database as SQL."""
         database = url.partition("@/")[2].partition("?")[0]
@@ -125,6 +132,8 @@ def postgres() -> Iterator[PrivatePostgres]:
 
 
 @pytest.fixture
-def postgres_url(postgres: PrivatePostgres) -> str:
+def postgres_url(postgres: PrivatePostgres) -> Iterator[str]:
     """A new and empty database."""
-    return postgres.new_database()
+    url = postgres.new_database()
+    yield url
+    postgres.drop(url)

@@ -40,14 +40,17 @@ def postgres_template(postgres: PrivatePostgres) -> str:  # noqa: F811
 
 
 @pytest.fixture(params=ENGINES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """URL of a database with the newest schema and no rows."""
     if request.param == "sqlite":
         path = tmp_path / "supervisor.db"
         shutil.copy(request.getfixturevalue("sqlite_template"), path)
-        return f"sqlite:///{path}"
+        yield f"sqlite:///{path}"
+        return
     server: PrivatePostgres = request.getfixturevalue("postgres")
-    return server.new_database(like=request.getfixturevalue("postgres_template"))
+    made = server.new_database(like=request.getfixturevalue("postgres_template"))
+    yield made
+    server.drop(made)
 
 
 @pytest.fixture
