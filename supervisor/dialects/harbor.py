@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from supervisor.dialects.line import Line
-from supervisor.dialects.numbers import NUMBER
+from supervisor.dialects.numbers import NUMBER, seconds_of
 from supervisor.model.readings import Reading, ReadingKind
 
 NAME = "harbor"
@@ -95,5 +95,6 @@ def _progress(line: Line) -> Reading | None:
             step=int(found[1][:18]),
             total=int(found[2][:18]),
             metrics=metrics,
+            elapsed_s=seconds_of(found[6]) if found[6] else None,
         )
     return best

@@ -138,7 +138,9 @@ class TrialCounts:
             self.exceptions[exception] -= 1
 
     def running(self) -> int:
-        return sum(not event.startswith(("completed", "failed")) for event in self.events.values())
+        """Begun and not ended, as far as lines told; a display redrawn in place does not tell of ends."""
+        begun = sum(not event.startswith(("completed", "failed")) for event in self.events.values())
+        return begun if self.shown is None or self.planned is None else min(begun, max(0, self.planned - self.shown))
 
 
 @dataclass(slots=True)

@@ -217,7 +217,7 @@ class Run:
             self._mark("trial", reading, seen)
         if reading.detail == "progress" and reading.step is not None:
             self.trial_track.set_total(reading.total, 3)
-            self.trial_track.reach(reading.step, reading, seen)
+            self.trial_track.reach(reading.step, reading, seen, elapsed_s=reading.elapsed_s)
         elif moved and self.trials.shown is None:
             self.trial_track.reach(self.trials.done, reading, seen)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from supervisor.dialects.malformed import Malformed
 from supervisor.dialects.vocabulary import outcome_of
@@ -56,8 +56,12 @@ def read_trial(data: bytes, name: str = "") -> Trial:
     )
 
 
-def read_job(data: bytes) -> TrialJob:
-    """A job from its ``result.json``, older spellings included. Malformed if it is none."""
+def read_job(data: bytes, utc_offset: timedelta | None = None) -> TrialJob:
+    """A job from its ``result.json``, older spellings included. Malformed if it is none.
+
+    Harbor writes a job's own times without a zone, by the clock of the machine that runs it: they are None unless
+    ``utc_offset`` says by how much that clock is ahead of UTC (POLL-10).
+    """
     document = _object(data)
     stats = _mapping(document.get("stats")) or _mapping(document.get("status"))
     if not stats and "n_total_trials" not in document:
@@ -90,9 +94,9 @@ def read_job(data: bytes) -> TrialJob:
         mean=weighted / scored if scored else None,
         scored=scored or None,
         exceptions=exceptions,
-        started_at=_time(document.get("started_at")),
-        updated_at=_time(document.get("updated_at")),
-        finished_at=_time(document.get("finished_at")),
+        started_at=_time(document.get("started_at"), utc_offset),
+        updated_at=_time(document.get("updated_at"), utc_offset),
+        finished_at=_time(document.get("finished_at"), utc_offset),
     )
 
 
@@ -194,10 +198,14 @@ def _parsed(value: object) -> datetime | None:
         return None
 
 
-def _time(value: object) -> datetime | None:
-    """An aware time in UTC; None for a naive one, whose clock is not known."""
+def _time(value: object, utc_offset: timedelta | None = None) -> datetime | None:
+    """An aware time in UTC; None for a naive one whose clock is not known."""
     parsed = _parsed(value)
-    return None if parsed is None or parsed.tzinfo is None else parsed.astimezone(UTC)
+    if parsed is None:
+        return None
+    if parsed.tzinfo is None:
+        return None if utc_offset is None else (parsed - utc_offset).replace(tzinfo=UTC)
+    return parsed.astimezone(UTC)
 
 
 def _between(start: object, end: object) -> float | None:

@@ -308,8 +308,8 @@ class Trial:
 
     @property
     def instant(self) -> bool:
-        """Ended at once and without a token: nothing reached the model (EVAL-2)."""
-        return not self.output_tokens and self.took_s is not None and self.took_s < 5.0
+        """Ended at once, unsolved and without a token: nothing reached the model (EVAL-2)."""
+        return not self.output_tokens and not (self.reward or 0) > 0 and self.took_s is not None and self.took_s < 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,9 +175,10 @@ def test_times_of_unequal_kinds_are_not_subtracted() -> None:
 
 def test_an_instant_failure_without_tokens_is_told() -> None:
     """EVAL-2: the tunnel carries nothing."""
-    trial = read_trial(result(agent_result={"n_output_tokens": None}, finished_at="2026-08-01T12:00:01Z"))
+    nothing = {"agent_result": {"n_output_tokens": None}, "finished_at": "2026-08-01T12:00:01Z"}
 
-    assert trial.instant
+    assert read_trial(result(**nothing, verifier_result={"rewards": {"reward": 0.0}})).instant
+    assert not read_trial(result(**nothing)).instant
     assert not read_trial(result()).instant
 
 
