@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 
 from supervisor.clusters.certificate import certificate_expiry
 from supervisor.clusters.shell import Shell
-from supervisor.clusters.slurm_commands import Limits, Nonce, cancel_script, check_script, read_script
+from supervisor.clusters.slurm_commands import Nonce, Site, cancel_script, check_script, read_script
 from supervisor.clusters.slurm_files import NOT_THERE, read_piece
 from supervisor.clusters.slurm_jobs import all_started, clock_offset, ends, listed, used_up
-from supervisor.clusters.slurm_look import Look, Looker, version_words
+from supervisor.clusters.slurm_look import Looker
+from supervisor.clusters.slurm_reading import Look, version_words
 from supervisor.clusters.slurm_settings import SlurmSettings
 from supervisor.clusters.slurm_text import ACCOUNTING_IS_OFF, Answer, Part, read_answer, row_of, safe_text
 from supervisor.model.errors import ClusterError, LoginFailed, LoginNeedsPerson, NotApproved
@@ -41,11 +42,12 @@ class SlurmCluster:
         if not shells:
             raise ValueError(f"{name}: a Slurm cluster needs a login node")
         self._name, self._settings, self._shells, self._fresh_nonce = name, settings, tuple(shells), fresh_nonce
-        self._limits = Limits(
+        self._site = Site(
             queue_s=settings.queue_timeout_s,
             accounting_s=settings.accounting_timeout_s,
             logs_s=settings.logs_timeout_s,
             quota_s=settings.quota_timeout_s,
+            slurm_bin=settings.slurm_bin,
         )
         self._first = 0
 
@@ -72,7 +74,7 @@ class SlurmCluster:
         doubted: list[_Seen] = []
         for at in self._in_turn():
             since = timedelta(seconds=time.monotonic() - began)
-            looker = Looker(self._name, self._settings, self._limits, self._shells[at], self._fresh_nonce)
+            looker = Looker(self._name, self._settings, self._site, self._shells[at], self._fresh_nonce)
             try:
                 look = await looker.look(watch, now + since)
             except ClusterError as error:
@@ -197,10 +199,10 @@ class SlurmCluster:
 
     async def _read(self, shell: Shell, wanted: Sequence[LogWanted]) -> list[LogRead]:
         nonce = self._fresh_nonce()
-        script = read_script(nonce, [(one.path, one.offset, one.limit, one.tail) for one in wanted], self._limits)
+        script = read_script(nonce, [(one.path, one.offset, one.limit, one.tail) for one in wanted], self._site)
         room = sum(one.limit + 4096 for one in wanted) + 2**16
         try:
-            limit_s = min(self._limits.of(logs=len(wanted)), READ_LIMIT_S)
+            limit_s = min(self._site.of(logs=len(wanted)), READ_LIMIT_S)
             ran = await shell.run(script, limit_s=limit_s, limit_bytes=room)
             parts = read_answer(self._name, shell.place, ran, nonce).all("piece")
         except ClusterError as error:
@@ -219,12 +221,12 @@ class SlurmCluster:
             )
         nonce = self._fresh_nonce()
         try:
-            script = cancel_script(nonce, job.id, job.incarnation, self._limits)
+            script = cancel_script(nonce, job.id, job.incarnation, self._site)
         except ValueError as error:
             return CancelReceipt(False, f"nothing was sent: {error}")
         shell = self._shells[self._first]
         try:
-            ran = await shell.run(script, limit_s=self._limits.of(queue=2))
+            ran = await shell.run(script, limit_s=self._site.of(queue=2))
         except LoginFailed as error:
             return CancelReceipt(False, f"nothing was sent: {error.text}")
         except ClusterError as error:
@@ -246,9 +248,9 @@ class SlurmCluster:
 
     async def _check(self, shell: Shell, now: datetime) -> list[Check]:
         nonce, began = self._fresh_nonce(), time.monotonic()
-        script = check_script(nonce, users=self._settings.users, accounts=self._settings.accounts, limits=self._limits)
+        script = check_script(nonce, users=self._settings.users, accounts=self._settings.accounts, site=self._site)
         try:
-            ran = await shell.run(script, limit_s=self._limits.of(queue=1, accounting=1))
+            ran = await shell.run(script, limit_s=self._site.of(queue=1, accounting=1))
             answer = read_answer(self._name, shell.place, ran, nonce)
         except ClusterError as error:
             return [Check(shell.place, "fail", error.text, error.hint)]
@@ -274,7 +276,7 @@ def observations(look: Look, watch: Watch) -> Told:
     for key, told in details.items():
         if key.id in lines and (row := row_of(lines[key.id])).submit == key.incarnation:
             changed.append(listed(row, clock, told))
-    rows = look.rows
+    rows = look.named(watch)
     queue = {job: row_of(lines[job]) for job in {row.id for row in rows} if job in lines}
     in_window = {(row.id, row.submit) for row in look.ended_rows}
     known: dict[JobKey, Details | None] = {**dict.fromkeys(watch.detailed), **look.details} if rows else {}
@@ -346,7 +348,11 @@ def check_lines(answer: Answer, now: datetime, took_s: float) -> list[tuple[str,
     if tools is not None and tools.text.split():
         missing = ", ".join(tools.text.split())
         lines.append(
-            ("fail", f"programs are missing: {missing}", "is Slurm in the PATH of a login without a terminal?")
+            (
+                "fail",
+                f"programs are missing: {missing}",
+                "set slurm_bin if Slurm is not in the PATH of a login without a terminal",
+            )
         )
     queue, ended, version = answer.get("queue"), answer.get("ended"), answer.get("version")
     lines.append(_said("squeue", queue, None))

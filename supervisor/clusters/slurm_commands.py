@@ -89,6 +89,7 @@ unset SLURM_CLUSTERS SQUEUE_ACCOUNT SQUEUE_ALL SQUEUE_ARRAY SQUEUE_ARRAY_UNIQUE 
   SQUEUE_FEDERATION SQUEUE_FORMAT SQUEUE_FORMAT2 SQUEUE_LICENSES SQUEUE_LOCAL SQUEUE_NAMES SQUEUE_PARTITION \
   SQUEUE_PRIORITY SQUEUE_QOS SQUEUE_SIBLING SQUEUE_SORT SQUEUE_STATES SQUEUE_USERS \
   SACCT_FEDERATION SACCT_LOCAL SACCT_FORMAT SCANCEL_INTERACTIVE SCANCEL_VERBOSE
+[ -z "$slurm_bin" ] || PATH=$slurm_bin:$PATH
 exec 3>&1
 part() {
   name=$1 seconds=$2
@@ -112,7 +113,7 @@ part who 10 printf '%s' "$users"
 
 _QUEUE = r"""
 part clock 10 date +%s
-part queue "$queue_s" squeue -h -a -t all -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} -O "$queue_fields"
+part queue "$queue_s" squeue --local -h -a -t all -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} -O "$queue_fields"
 """
 
 _VERSION = r"""
@@ -120,16 +121,16 @@ part version 10 squeue --version
 """
 
 _ENDED = r"""
-part ended "$accounting_s" sacct -n -X -D -P --delimiter="$gap" -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} \
+part ended "$accounting_s" sacct --local -n -X -D -P --delimiter="$gap" -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} \
   -s "$ended_states" -S "now-${since_s}seconds" -E now+3600seconds -o "$accounting_fields"
 """
 
 _LOOK_UP = r"""
-part found "$accounting_s" sacct -n -X -D -P --delimiter="$gap" -u "$users" -j "$ids" -o "$accounting_fields"
+part found "$accounting_s" sacct --local -n -X -D -P --delimiter="$gap" -u "$users" -j "$ids" -o "$accounting_fields"
 """
 
 _DETAILS = r"""
-part details "$queue_s" squeue -h -a -t all -u "$users" ${ids:+-j} ${ids:+"$ids"} -O "$detail_fields"
+part details "$queue_s" squeue --local -h -a -t all -u "$users" ${ids:+-j} ${ids:+"$ids"} -O "$detail_fields"
 """
 
 APART = r"""
@@ -225,7 +226,7 @@ printf '%s %s %s %s\n' "$size" "$start" "$length" "$lines"
 """A line ``size start length lines-skipped`` and then the bytes; or a line that begins with ``unread``."""
 
 _CANCEL = r"""
-said=$(timeout -k 2 "$queue_s" squeue -h -a -t all -j "$ask" -O "$cancel_fields" 2>&1)
+said=$(timeout -k 2 "$queue_s" squeue --local -h -a -t all -j "$ask" -O "$cancel_fields" 2>&1)
 status=$?
 printf '\n%s begin read\n%s\n%s said read\n\n%s end read %s' "$mark" "$said" "$mark" "$mark" "$status"
 [ "$status" = 0 ] || whole
@@ -260,7 +261,7 @@ done
 """
 
 _ACCOUNTING_ANSWERS = r"""
-part ended "$accounting_s" sacct -n -X -P -u "$users" -S now-60seconds -o JobID
+part ended "$accounting_s" sacct --local -n -X -P -u "$users" -S now-60seconds -o JobID
 """
 
 # -- putting a script together -----------------------------------------------------------------------------------------
@@ -274,13 +275,13 @@ def poll_script(
     since_s: float,
     paths: Sequence[str],
     quota_command: str | None,
-    limits: Limits,
+    site: Site,
 ) -> str:
     """All of a poll in one command. A queue that can't be read ends it at once: nothing else would be believed."""
     values = {"since_s": str(math.ceil(since_s)), "log_stat": LOG_STAT, "quota_command": quota_command or ""}
     return "".join(
         (
-            _assigned(nonce, limits, users=users, accounts=accounts, **values),
+            _assigned(nonce, site, users=users, accounts=accounts, **values),
             _OPENING,
             _WHO,
             _QUEUE,
@@ -301,14 +302,14 @@ def follow_script(
     accounts: Sequence[str],
     details_of: Sequence[str],
     find: Sequence[str],
-    limits: Limits,
+    site: Site,
 ) -> str:
     """What only a first reading can ask for: details of attempts seen for the first time, ends of jobs no longer listed.
 
     Above ``CHUNK`` jobs the details of all jobs of these users are cheaper than a list of ids.
     """
     ids = "" if len(details_of) > CHUNK else ",".join(details_of)
-    parts = [_assigned(nonce, limits, users=users, accounts=accounts), _OPENING]
+    parts = [_assigned(nonce, site, users=users, accounts=accounts), _OPENING]
     if details_of:
         parts += [_assign("ids", ids), _DETAILS]
     for chunk in chunks(find):
@@ -316,9 +317,9 @@ def follow_script(
     return "".join((*parts, "whole\n"))
 
 
-def places_script(nonce: Nonce, *, paths: Sequence[str], places: Sequence[Place], limits: Limits) -> str:
+def places_script(nonce: Nonce, *, paths: Sequence[str], places: Sequence[Place], site: Site) -> str:
     """Sizes of logs whose paths were just learnt, and work directories of logs that are not where they should be."""
-    parts = [_assigned(nonce, limits, log_stat=LOG_STAT, list_places=LIST_PLACES), _OPENING]
+    parts = [_assigned(nonce, site, log_stat=LOG_STAT, list_places=LIST_PLACES), _OPENING]
     parts += [_with_arguments(chunk) + _LOGS for chunk in chunks(paths)]
     for chunk in chunks(places):
         words = [word for place in chunk for word in (place.path or "", place.folder, place.id, place.other_id)]
@@ -326,9 +327,9 @@ def places_script(nonce: Nonce, *, paths: Sequence[str], places: Sequence[Place]
     return "".join((*parts, "whole\n"))
 
 
-def read_script(nonce: Nonce, pieces: Iterable[tuple[str, int, int, bool]], limits: Limits) -> str:
+def read_script(nonce: Nonce, pieces: Iterable[tuple[str, int, int, bool]], site: Site) -> str:
     """Pieces of logs: path, offset, limit, whether the newest bytes are wanted where more are waiting."""
-    parts = [_assigned(nonce, limits, read_piece=READ_PIECE), _OPENING]
+    parts = [_assigned(nonce, site, read_piece=READ_PIECE), _OPENING]
     for path, offset, limit, newest in pieces:
         parts += [
             _assign("path", path),
@@ -340,29 +341,31 @@ def read_script(nonce: Nonce, pieces: Iterable[tuple[str, int, int, bool]], limi
     return "".join((*parts, "whole\n"))
 
 
-def cancel_script(nonce: Nonce, job: str, incarnation: str, limits: Limits) -> str:
+def cancel_script(nonce: Nonce, job: str, incarnation: str, site: Site) -> str:
     """Raises ValueError for what is no job id or no submit time of Slurm."""
     found = re.fullmatch(r"([0-9]+)(?:[_+][0-9]+)?", job)
     if not found or not re.fullmatch(r"[0-9]+", incarnation):
         raise ValueError(f"{job!r} submitted at {incarnation!r} is no job of Slurm")
     fields = f"JobArrayID:{UNIT},SubmitTime:{UNIT},State:{UNIT}"
     values = {"job": job, "incarnation": incarnation, "ask": found[1], "cancel_fields": fields, "unit": UNIT}
-    return _assigned(nonce, limits, **values) + _OPENING + _CANCEL
+    return _assigned(nonce, site, **values) + _OPENING + _CANCEL
 
 
-def check_script(nonce: Nonce, *, users: Sequence[str], accounts: Sequence[str], limits: Limits) -> str:
-    opening = _assigned(nonce, limits, users=users, accounts=accounts, list_missing=LIST_MISSING)
+def check_script(nonce: Nonce, *, users: Sequence[str], accounts: Sequence[str], site: Site) -> str:
+    opening = _assigned(nonce, site, users=users, accounts=accounts, list_missing=LIST_MISSING)
     return "".join((opening, _OPENING, _CHECK, _WHO, _VERSION, _QUEUE, _ACCOUNTING_ANSWERS, _CLOSING))
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds that each kind of command may take on the far side."""
+class Site:
+    """How commands are run over there: seconds that each kind may take, and where Slurm's programs are."""
 
     queue_s: float
     accounting_s: float
     logs_s: float
     quota_s: float
+    slurm_bin: str = ""
+    """Put before the PATH, if not empty."""
 
     def of(self, queue: int = 0, accounting: int = 0, logs: int = 0, quota: int = 0) -> float:
         """Longest that so many commands of each kind can take together, with what the frame around them needs."""
@@ -387,7 +390,7 @@ def chunks(things: Sequence[T]) -> Iterable[Sequence[T]]:
 
 
 def _assigned(
-    nonce: Nonce, limits: Limits, *, users: Sequence[str] = (), accounts: Sequence[str] = (), **values: str
+    nonce: Nonce, site: Site, *, users: Sequence[str] = (), accounts: Sequence[str] = (), **values: str
 ) -> str:
     told = {
         "mark": nonce.mark,
@@ -400,11 +403,12 @@ def _assigned(
         "accounting_fields": ",".join(ACCOUNTING_FIELDS),
         "ended_states": ENDED_STATES,
         "apart": APART,
-        "queue_s": f"{limits.queue_s:g}",
-        "accounting_s": f"{limits.accounting_s:g}",
-        "logs_s": f"{limits.logs_s:g}",
-        "quota_s": f"{limits.quota_s:g}",
-        "cancel_s": f"{limits.queue_s:g}",
+        "slurm_bin": site.slurm_bin,
+        "queue_s": f"{site.queue_s:g}",
+        "accounting_s": f"{site.accounting_s:g}",
+        "logs_s": f"{site.logs_s:g}",
+        "quota_s": f"{site.quota_s:g}",
+        "cancel_s": f"{site.queue_s:g}",
     }
     return "".join(_assign(name, value) for name, value in (told | values).items())
 

@@ -31,6 +31,10 @@ class SlurmSettings(LoginSettings, frozen=True, extra="forbid"):
     """Whose jobs are watched (POLL-8). Default: the user of the login."""
     accounts: tuple[SlurmName, ...] = ()
     """Only jobs charged to these accounts. Default: any."""
+    slurm_bin: str = Field(default="", pattern=r"^(/[^:\n\x00]*)?$")
+    """Folder of ``squeue`` and ``sacct`` on the login nodes, where a login without a terminal lacks it in its PATH.
+
+    Default: the PATH as it is."""
     queue_timeout_s: float = Field(default=30, ge=1, le=600)
     """Longest that ``squeue`` may take on the login node, seconds."""
     accounting_timeout_s: float = Field(default=45, ge=1, le=600)

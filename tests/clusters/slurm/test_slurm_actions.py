@@ -239,6 +239,7 @@ async def test_a_certificate_is_spoken_of_before_it_ends(
         ({"login_nodes": ("l1",), "quota_command": "q", "quota_pattern": "("}, "not a regular expression"),
         ({"login_nodes": ("l1",), "quota_command": "q", "quota_pattern": "(?P<files>x)"}, "named groups"),
         ({"login_nodes": ("l1",), "queue_timeout_s": 0}, "queue_timeout_s"),
+        ({"login_nodes": ("l1",), "slurm_bin": "bin"}, "slurm_bin"),
     ],
 )
 def test_settings_that_can_not_work_are_refused(given: dict[str, object], complaint: str) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from supervisor.clusters import slurm_commands
 from supervisor.clusters.shell import Ran, whole
 from supervisor.clusters.slurm_commands import (
-    Limits,
     Nonce,
     Place,
+    Site,
     cancel_script,
     check_script,
     follow_script,
@@ -29,7 +29,7 @@ from supervisor.clusters.slurm_text import Answer, read_answer, read_files, read
 from supervisor.model.logs import LogText, LogUnread, LogWanted
 from tests.clusters.slurm.login import NONCE
 
-LIMITS = Limits(queue_s=30, accounting_s=45, logs_s=20, quota_s=10)
+SITE = Site(queue_s=30, accounting_s=45, logs_s=20, quota_s=10)
 PAGE = Path(slurm_commands.__file__).read_text()
 SCRIPTS = {
     "poll": poll_script(
@@ -39,13 +39,13 @@ SCRIPTS = {
         since_s=9,
         paths=("/a b",),
         quota_command="lfs quota /x",
-        limits=LIMITS,
+        site=SITE,
     ),
-    "follow": follow_script(NONCE, users=("alice",), accounts=(), details_of=("1",), find=("2",), limits=LIMITS),
-    "places": places_script(NONCE, paths=("/a",), places=(Place("/a", "/", "1", ""),), limits=LIMITS),
-    "read": read_script(NONCE, [("/a", 0, 10, True)], LIMITS),
-    "cancel": cancel_script(NONCE, "6_3", "1795988956", LIMITS),
-    "check": check_script(NONCE, users=(), accounts=(), limits=LIMITS),
+    "follow": follow_script(NONCE, users=("alice",), accounts=(), details_of=("1",), find=("2",), site=SITE),
+    "places": places_script(NONCE, paths=("/a",), places=(Place("/a", "/", "1", ""),), site=SITE),
+    "read": read_script(NONCE, [("/a", 0, 10, True)], SITE),
+    "cancel": cancel_script(NONCE, "6_3", "1795988956", SITE),
+    "check": check_script(NONCE, users=(), accounts=(), site=SITE),
 }
 
 
@@ -108,7 +108,7 @@ def test_no_value_leaves_its_quotes(values: list[str]) -> None:
 @pytest.mark.parametrize("job", ["", "6_[1-3]", "7; rm -rf /", "$(id)", "-u", "alice", "7 8", "7,8", "6_*", "١"])
 def test_what_is_no_job_id_is_never_put_into_a_cancel(job: str) -> None:
     with pytest.raises(ValueError, match="no job of Slurm"):
-        cancel_script(NONCE, job, "1795988956", LIMITS)
+        cancel_script(NONCE, job, "1795988956", SITE)
 
 
 @pytest.mark.parametrize("word", ["", "9abcdefghij", "short", "nAbcdefghij", "n,bcdefghij", "n bcdefghij"])
@@ -131,7 +131,7 @@ def test_sizes_of_files_with_any_name(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(odd)
     paths = [str(odd), str(tmp_path / "link"), str(tmp_path / "gone"), str(tmp_path / "no folder" / "gone")]
 
-    part = run(places_script(NONCE, paths=paths, places=(), limits=LIMITS)).get("logs")
+    part = run(places_script(NONCE, paths=paths, places=(), site=SITE)).get("logs")
 
     assert part is not None and part.failure is None
     rows = {row.path: row for row in read_files(part.text, NONCE)}
@@ -149,7 +149,7 @@ def test_a_folder_is_listed_one_level_deep_for_names_that_bear_the_whole_id(tmp_
     (tmp_path / "deeper" / "deep_4711.out").write_text("x")
     (tmp_path / "folder_4711.out").mkdir()
 
-    part = run(places_script(NONCE, paths=(), places=[Place("/gone", str(tmp_path), "4711", "")], limits=LIMITS)).get(
+    part = run(places_script(NONCE, paths=(), places=[Place("/gone", str(tmp_path), "4711", "")], site=SITE)).get(
         "places"
     )
 
@@ -162,14 +162,14 @@ def test_nothing_is_listed_where_the_schedulers_own_path_is_there(tmp_path: Path
     (tmp_path / "rl_4711.out").write_text("x")
     place = Place(str(tmp_path / "rl_4711.out"), str(tmp_path), "4711", "")
 
-    part = run(places_script(NONCE, paths=(), places=[place], limits=LIMITS)).get("places")
+    part = run(places_script(NONCE, paths=(), places=[place], site=SITE)).get("places")
 
     assert part is not None and read_places(part.text, NONCE) == {}
 
 
 def read(path: Path, offset: int, limit: int, tail: bool = True) -> LogText | LogUnread:
     wanted = LogWanted("1", str(path), offset, limit, tail)
-    part = run(read_script(NONCE, [(wanted.path, offset, limit, tail)], LIMITS)).get("piece")
+    part = run(read_script(NONCE, [(wanted.path, offset, limit, tail)], SITE)).get("piece")
     assert part is not None
     return read_piece(part, wanted)
 
@@ -212,8 +212,8 @@ def test_a_file_system_that_hangs_costs_its_own_part_alone(tmp_path: Path) -> No
     stat = tmp_path / "stat"
     stat.write_text("#!/bin/sh\ntrap '' TERM\nexec sleep 5\n")
     stat.chmod(0o755)
-    limits = Limits(queue_s=1, accounting_s=1, logs_s=1, quota_s=1)
-    script = places_script(NONCE, paths=("/a",), places=(), limits=limits)
+    site = Site(queue_s=1, accounting_s=1, logs_s=1, quota_s=1)
+    script = places_script(NONCE, paths=("/a",), places=(), site=site)
 
     part = run(script, PATH=f"{tmp_path}:{os.environ['PATH']}").get("logs")
 

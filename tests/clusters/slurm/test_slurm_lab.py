@@ -267,12 +267,14 @@ async def test_components_of_a_heterogeneous_job_are_grouped(
     )
 
 
-async def test_jobs_that_slurmctld_has_forgotten_are_found_in_accounting(
+async def test_jobs_that_slurmctld_has_forgotten_are_found_in_accounting_and_their_ids_used_again(
     slurm_lab: SlurmLab, follow: Callable[..., Follower]
 ) -> None:
-    """POLL-4: MinJobAge purges them; one of them was never eligible, so that only its id finds it."""
+    """POLL-4, POLL-11: one of the two was never eligible, so that only its id finds it. Then their ids go round."""
     lab = slurm_lab
-    lab.lab("set", "MinJobAge=2")
+    lab.lab("set", "MinJobAge=2", "FirstJobId=70001", "MaxJobId=70003")
+    lab.lab("restart", "slurmctld")
+    lab.lab("up")
     try:
         ran = lab.submit("-J", "ran", script="sleep 1; exit 4")
         held = lab.submit("-J", "held", "--hold", script="true")
@@ -281,12 +283,23 @@ async def test_jobs_that_slurmctld_has_forgotten_are_found_in_accounting(
         lab.ssh(f"scancel {held}")
         lab.until("both are purged", lambda: not lab.state(ran) and not lab.state(held), timeout=90)
         reading = await follower.good()
-    finally:
-        lab.lab("set", "MinJobAge=65")
+        assert ran not in reading.lines and held not in reading.lines
+        first = follower.jobs[ran]
+        assert (first.name, first.state, first.exit_code) == ("ran", JobState.FAILED, 4)
+        assert follower.jobs[held].state is JobState.CANCELLED
 
-    assert ran not in reading.lines and held not in reading.lines
-    assert (follower.jobs[ran].state, follower.jobs[ran].exit_code) == (JobState.FAILED, 4)
-    assert follower.jobs[held].state is JobState.CANCELLED
+        again = lab.submit("-J", "another", script="sleep 600")
+        second = await follower.until_state(again, JobState.RUNNING)
+    finally:
+        lab.lab("set", "MinJobAge=65", "FirstJobId=1", "MaxJobId=67043328")
+        lab.lab("restart", "slurmctld")
+        lab.lab("up")
+
+    assert again == ran, "the id goes round"
+    assert (second.name, second.attempt) == ("another", 1)
+    assert second.key != first.key
+    told = [one for one in follower.ended[ran] if one.key == first.key]
+    assert told and {one.exit_code for one in told} == {4}
 
 
 async def test_a_job_that_is_in_neither_list_is_absent_and_nothing_more(

@@ -314,6 +314,23 @@ async def test_accounting_that_fails_when_asked_by_id_leaves_nothing_absent(logi
     assert not reading.ends_read
 
 
+async def test_a_name_that_accounting_does_not_know_yet_is_not_made_up(login: ScriptedLogin) -> None:
+    """For some seconds accounting calls a short job "allocation"; a bucket would be chosen by that for ever."""
+    watch = await seen_before(login)
+    row = next(one for one in login.accounting if one.name == "rl__gsm8k_a")
+    now = int(TAKEN.timestamp())
+    fresh = row._replace(shown_id="777", raw_id="777", name="allocation", stop=str(now - 5))
+    login.queue = [one for one in login.queue if one.id != row.id]
+    login.accounting = [row._replace(name="allocation"), fresh]
+
+    early = await polled(login, watch=watch)
+    login.at = later(120)
+    late = await polled(login, watch=watch, at_s=120)
+
+    assert {one.key.id: one.name for one in early.ended} == {row.id: "rl__gsm8k_a"}
+    assert {one.key.id: one.name for one in late.ended} == {row.id: "rl__gsm8k_a", "777": "allocation"}
+
+
 async def test_a_requeued_job_keeps_its_id_and_begins_a_new_attempt(login: ScriptedLogin) -> None:
     reading = await polled(login)
 
