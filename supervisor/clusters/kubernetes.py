@@ -16,6 +16,7 @@ import msgspec
 
 from supervisor.clusters import kubernetes_calls as calls
 from supervisor.clusters.kubernetes_absence import LastSeen, look_up, object_path
+from supervisor.clusters.kubernetes_attempts import needs_events
 from supervisor.clusters.kubernetes_calls import ApiServer, Conflicts, NotAllowed, NotThere, Refused, path_of
 from supervisor.clusters.kubernetes_check import ANNOUNCED, checks
 from supervisor.clusters.kubernetes_events import lost_pods
@@ -25,7 +26,7 @@ from supervisor.clusters.kubernetes_login import Login
 from supervisor.clusters.kubernetes_logs import LogBook
 from supervisor.clusters.kubernetes_session import Clock, Session
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
-from supervisor.clusters.kubernetes_states import JobRead, needs_events, read_job
+from supervisor.clusters.kubernetes_states import JobRead, read_job
 from supervisor.model.errors import ClusterError, LoginFailed, LoginNeedsPerson, NotApproved, TookTooLong
 from supervisor.model.job import JobKey, Observation
 from supervisor.model.logs import LogRead, LogUnread, LogWanted

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from supervisor.clusters.kubernetes_attempts import cause_of, index_of, latest, past_attempts, rounds_lost
 from supervisor.clusters.kubernetes_jobs import Folded
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.owners import RecordRead
-from supervisor.clusters.pods import NODE_DISRUPTIONS, Pod, PodRead, disruption, end_of, read_pod, signal_of
+from supervisor.clusters.pods import NODE_DISRUPTIONS, Pod, PodRead, disruption, read_pod
 from supervisor.model.job import Burn, Details, JobState, Observation, TaskCounts
 
 _FIRST_ROLES = (
@@ -33,8 +34,6 @@ _FIRST_ROLES = (
 _NO_WORD_FROM_OWNER = timedelta(minutes=10)
 """How long after the end of the last pod an owner of a kind that is not read may still make another."""
 _YOUNG = timedelta(seconds=60)
-_BURST = timedelta(seconds=3)
-"""Longer than a controller takes from starting a Job to making its pods, by whole seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +56,13 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
     live = [pod for pod in pods if not pod.state.ended]
     staying = [pod for pod in live if pod.pod.metadata.deletion_timestamp is None]
     live = staying or live
-    over = _latest(pods) if not live else [pod for pod in _latest(pods) if pod.state is JobState.COMPLETED]
+    over = latest(pods) if not live else [pod for pod in latest(pods) if pod.state is JobState.COMPLETED]
     current = sorted(live + [pod for pod in over if pod not in live], key=lambda pod: _rank(job, pod.pod))
     main = next((pod for pod in current if not pod.state.ended), current[0] if current else None)
     if main is not None and _role(job, main.pod) != _role(job, current[0].pod):
         main = current[0]
-    attempt = (
-        1
-        + record.retries
-        + (job.verdict.evictions if job.verdict is not None else 0)
-        + (main.restarts if main is not None else 0)
-    )
+    evictions = job.verdict.evictions if job.verdict is not None else 0
+    attempt = 1 + max(record.retries, rounds_lost(job, record)) + evictions + (main.restarts if main is not None else 0)
     state, word, reason, cause = _state(job, record, current, main, now)
     deleted = _deleted(job, now, terminating_limit)
     if deleted is not None and not state.ended:
@@ -102,7 +97,7 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
     doomed = _doom(job, main) if state is JobState.COMPLETING and word == "Terminating" else None
     return JobRead(
         observation=observation,
-        past=_past(job, observation, pods, [] if between else current, main),
+        past=past_attempts(job, observation, pods, [] if between else current, main),
         main=main,
         doomed=doomed,
     )
@@ -237,64 +232,6 @@ def _named(pod: PodRead, among: Sequence[PodRead]) -> str:
     return reason if len(among) == 1 else f"pod {plain(pod.name, 80)}: {reason}"
 
 
-def cause_of(pods: Sequence[PodRead]) -> PodRead | None:
-    """The failed pod that failed first; at the same second, the one whose record says most."""
-    failed = [pod for pod in pods if pod.state.ended and pod.state is not JobState.COMPLETED]
-    weight = {
-        JobState.OUT_OF_MEMORY: 0,
-        JobState.PREEMPTED: 0,
-        JobState.NODE_FAILED: 0,
-        JobState.TIMED_OUT: 1,
-        JobState.FAILED: 2,
-    }
-    never = datetime.max.replace(tzinfo=failed[0].pod.metadata.creation_timestamp.tzinfo) if failed else None
-    # A sibling that was deleted, or told to stop, only echoes the first failure.
-    echo = (JobState.CANCELLED,)
-    return min(
-        failed,
-        key=lambda pod: (pod.state in echo, pod.ended_at or never, weight.get(pod.state, 3), pod.name),
-        default=None,
-    )
-
-
-def _latest(pods: Sequence[PodRead]) -> list[PodRead]:
-    """Ended pods that no later one of the same place has replaced."""
-    newest: dict[tuple[str, str], PodRead] = {}
-    loose: list[PodRead] = []
-    for pod in pods:
-        if not pod.state.ended:
-            continue
-        index = _index(pod.pod)
-        if not index:
-            loose.append(pod)
-            continue
-        place = (_place(pod.pod), index)
-        held = newest.get(place)
-        if held is None or held.pod.metadata.creation_timestamp < pod.pod.metadata.creation_timestamp:
-            newest[place] = pod
-    if loose:
-        owner = loose[0].pod.metadata.owner
-        if owner is not None:
-            made = max(pod.pod.metadata.creation_timestamp for pod in loose)
-            loose = [
-                pod
-                for pod in loose
-                if pod.state is JobState.COMPLETED or made - pod.pod.metadata.creation_timestamp < _YOUNG / 6
-            ]
-    return [*newest.values(), *loose]
-
-
-def _place(pod: Pod) -> str:
-    tags = pod.metadata.tags
-    return tags.replicated_job or tags.replica_type or tags.ray_group or tags.ray_node
-
-
-def _index(pod: Pod) -> str:
-    tags = pod.metadata.tags
-    inner = tags.index or pod.metadata.notes.index or tags.replica_index
-    return f"{tags.job_index}.{inner}" if tags.job_index and inner else inner or tags.job_index
-
-
 def _role(job: Folded, pod: Pod) -> str:
     """What a pod of a gang is for, in its operator's word; empty where all are alike."""
     tags = pod.metadata.tags
@@ -306,7 +243,9 @@ def _role(job: Folded, pod: Pod) -> str:
 def _rank(job: Folded, pod: Pod) -> tuple[int, str, tuple[int, ...], float, str]:
     role = _role(job, pod).lower()
     first = _FIRST_ROLES.index(role) if role in _FIRST_ROLES else len(_FIRST_ROLES)
-    numbers = tuple(int(part) if part.isdecimal() else 0 for part in _index(pod).split(".")) if _index(pod) else (0,)
+    numbers = (
+        tuple(int(part) if part.isdecimal() else 0 for part in index_of(pod).split(".")) if index_of(pod) else (0,)
+    )
     return first, role, numbers, -pod.metadata.creation_timestamp.timestamp(), pod.metadata.name
 
 
@@ -365,101 +304,3 @@ def _deleted(job: Folded, now: datetime, limit: timedelta) -> str | None:
     return f"it was deleted{left}; stuck Terminating since {due:%Y-%m-%dT%H:%M:%SZ}" + (
         f", held by {plain(held, 120)}" if held else ""
     )
-
-
-def _past(
-    job: Folded, latest: Observation, pods: Sequence[PodRead], current: Sequence[PodRead], main: PodRead | None
-) -> tuple[Observation, ...]:
-    """Ends of earlier attempts that are still on record: a container's last run, failed pods that were replaced, an eviction."""
-    assert latest.attempt is not None
-    found: list[Observation] = []
-    attempt = latest.attempt - 1
-    blank = replace(
-        latest, final=False, details=None, tasks=None, exit_code=None, signal=None, nodes=(), node_count=None
-    )
-    if main is not None and main.past is not None and main.restarts and attempt > 0:
-        state, reason = end_of(main.past)
-        found.append(
-            replace(
-                blank,
-                state=state if state is not JobState.COMPLETED else JobState.REQUEUED,
-                scheduler_state=plain(main.past.reason, 60) or "Error",
-                reason=reason,
-                started_at=main.past.started_at,
-                ended_at=main.past.finished_at,
-                exit_code=main.past.exit_code,
-                signal=signal_of(main.past),
-                nodes=(main.pod.spec.node_name,) if main.pod.spec.node_name else (),
-                attempt=attempt,
-            )
-        )
-        attempt = latest.attempt - 1 - main.restarts
-    evicted = job.verdict.evicted if job.verdict is not None else None
-    if evicted is not None and attempt > 0:
-        preempted = evicted.reason == "Preempted"
-        found.append(
-            replace(
-                blank,
-                state=JobState.PREEMPTED if preempted else JobState.REQUEUED,
-                scheduler_state=plain(evicted.reason or "Evicted", 60),
-                reason=plain(f"Kueue: {evicted.message or evicted.reason}"),
-                ended_at=evicted.last_transition_time,
-                attempt=attempt,
-            )
-        )
-        attempt -= 1
-    replaced = [pod for pod in pods if pod.state.ended and pod.state is not JobState.COMPLETED and pod not in current]
-    for cause in _causes(replaced):
-        if attempt < 1:
-            break
-        found.append(
-            replace(
-                blank,
-                state=cause.state,
-                scheduler_state=cause.word,
-                reason=f"pod {plain(cause.name, 80)}: {cause.reason or cause.word}",
-                started_at=cause.started_at,
-                ended_at=cause.ended_at,
-                exit_code=cause.exit_code,
-                signal=cause.signal,
-                nodes=(cause.pod.spec.node_name,) if cause.pod.spec.node_name else (),
-                attempt=attempt,
-            )
-        )
-        attempt -= 1
-    for lost in reversed(job.lost):
-        if attempt < 1 or lost.end is None:
-            break
-        end = lost.end
-        reason = f"pod {plain(lost.name, 80)}: {end.reason}"
-        found.append(
-            replace(blank, state=end.state, scheduler_state=end.word, reason=reason, ended_at=end.at, attempt=attempt)
-        )
-        attempt -= 1
-    return tuple(one for one in found if one.ended_at is not None)
-
-
-def _rounds_lost(job: Folded, record: RecordRead) -> int:
-    """Attempts whose pods are gone, by the events that say they were made."""
-    return -(-len(job.lost) // max(record.expected or 1, 1))
-
-
-def needs_events(job: Folded) -> bool:
-    """Whether a batch Job seems to have had other pods, of which its record says nothing: they came late, and none has failed."""
-    record = job.read
-    if job.kind != "job" or record.state is not None or record.started_at is None or not job.pods or record.retries:
-        return False
-    first = min(pod.metadata.creation_timestamp for pod in job.pods)
-    return first - record.started_at > _BURST
-
-
-def _causes(replaced: Sequence[PodRead]) -> list[PodRead]:
-    """Of pods that failed and were replaced, one cause per round, newest round first."""
-    rounds: list[list[PodRead]] = []
-    for pod in sorted(replaced, key=lambda each: each.pod.metadata.creation_timestamp):
-        made = pod.pod.metadata.creation_timestamp
-        if rounds and made - rounds[-1][0].pod.metadata.creation_timestamp < _YOUNG / 6:
-            rounds[-1].append(pod)
-        else:
-            rounds.append([pod])
-    return [cause for one in reversed(rounds) if (cause := cause_of(one)) is not None]
