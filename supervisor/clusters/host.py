@@ -134,8 +134,10 @@ class HostCluster:
         await self._shell.close()
 
     def _credentials(self, now: datetime) -> Sequence[Check]:
-        """POLL-12: said 24 h before the end."""
-        found = []
+        """POLL-12: said from 24 h before the end on, and again from 2 h on, since the words change then."""
+        found: list[Check] = []
+        if self._settings.here:
+            return found
         for path in filter(None, (self._settings.certificate_file, self._settings.identity_file)):
             try:
                 ends = certificate_expiry(path)
@@ -143,8 +145,12 @@ class HostCluster:
                 found.append(Check("certificate", "fail", str(error)))
                 continue
             if ends is not None:
-                result = "fail" if ends <= now else "warn" if ends - now < timedelta(hours=24) else "ok"
-                text = f"{path} is valid until {ends.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+                left = ends - now
+                result = "fail" if left <= timedelta(0) else "warn" if left < timedelta(hours=24) else "ok"
+                within = next(
+                    (f", in less than {h} h" for h in (2, 24) if timedelta(0) < left < timedelta(hours=h)), ""
+                )
+                text = f"the certificate of {path} ends at {ends.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}{within}"
                 found.append(Check("certificate", result, text, None if result == "ok" else "get a new certificate"))
         return found
 
@@ -211,7 +217,7 @@ class HostCluster:
             logs={job_id: _log(answer, job_id, place) for job_id in lines},
             clock_offset=place.offset,
             version=answer.system or None,
-            problems=tuple(problems),
+            problems=(*problems, *(check.text for check in self._credentials(at) if check.result != "ok")),
             took=took,
             source=self._shell.place,
         )

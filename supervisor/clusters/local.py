@@ -61,11 +61,12 @@ async def captured(argv: Sequence[str], given: bytes, *, limit_s: float, limit_b
             out, truncated = await _kept(process.stdout, limit_bytes, stop_when_over=True)
             if truncated:
                 _signal_group(process.pid, signal.SIGKILL)
+                await _kept(process.stdout, 0)  # what was on its way: an unread pipe would stay open
             status = await process.wait()
         ended = True
     finally:
         if not ended:
-            await _end(process)
+            await _end(process, process.stdout, process.stderr)
     if truncated:
         return Ran(None, out, errors.result()[0], truncated=True)
     return Ran(status if status >= 0 else 128 - status, out, errors.result()[0])
@@ -77,6 +78,8 @@ async def _feed(stdin: asyncio.StreamWriter, given: bytes) -> None:
         stdin.write(given)
         await stdin.drain()
     stdin.close()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        await stdin.wait_closed()
 
 
 async def _kept(stream: asyncio.StreamReader, limit: int, *, stop_when_over: bool = False) -> tuple[bytes, bool]:
@@ -92,13 +95,15 @@ async def _kept(stream: asyncio.StreamReader, limit: int, *, stop_when_over: boo
     return bytes(kept), over
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the group of a run that was given up. Waits a little for it, and never longer."""
-    _signal_group(process.pid, signal.SIGTERM)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_GRACE_S):
-            await process.wait()
-    _signal_group(process.pid, signal.SIGKILL)
+async def _end(process: asyncio.subprocess.Process, *pipes: asyncio.StreamReader) -> None:
+    """End the group of a run that was given up. Waits a little for it and its pipes, and never longer."""
+    for which in (signal.SIGTERM, signal.SIGKILL):
+        _signal_group(process.pid, which)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                await asyncio.gather(*(_kept(pipe, 0) for pipe in pipes))
+                await process.wait()
+                return
 
 
 def _signal_group(leader: int, which: signal.Signals) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -75,7 +75,7 @@ class Watcher:
     """Remembers between polls what the daemon would, and hands it back."""
 
     driver: Driver
-    lines: dict[str, object] = field(default_factory=dict)
+    lines: dict[str, Hashable] = field(default_factory=dict)
     live: dict[str, JobKey] = field(default_factory=dict)
     listed: dict[str, Observation] = field(default_factory=dict)
     """Latest observation of each job while it was listed, by id; its details are carried along."""
@@ -86,7 +86,7 @@ class Watcher:
         detailed = frozenset(seen.key for seen in self.listed.values() if seen.details is not None)
         paths = {job: seen.details.log_path for job, seen in self.listed.items() if seen.details is not None}
         return Watch(
-            lines=dict(self.lines),  # type: ignore[arg-type]
+            lines=dict(self.lines),
             live=dict(self.live),
             detailed=detailed,
             logs={job: path for job, path in paths.items() if path is not None and job in self.live},
@@ -139,6 +139,4 @@ class Watcher:
 
 
 def _with_details(seen: Observation, before: Observation) -> Observation:
-    from dataclasses import replace
-
     return replace(seen, details=before.details)

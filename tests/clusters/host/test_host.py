@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
+import subprocess
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from supervisor.clusters import host_commands
-from supervisor.clusters.host_text import Unusable, read_poll, record_of
+from supervisor.clusters.host import HostCluster
+from supervisor.clusters.host_settings import HostSettings
+from supervisor.clusters.host_text import Unusable, read_poll
 from supervisor.clusters.shell import Ran
 from supervisor.model.job import JobKey, JobState
 from supervisor.model.logs import LogState
 from supervisor.model.polling import Unreached, Watch
 from tests.clusters.host.box import Box, Prefixed, Recorded, RunBy, until
+from tests.clusters.shells.private_sshd import SSHD, PrivateSshd, new_key
 from tests.contract.driving import approval_for
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[PrivateSshd]:
+    if SSHD is None:
+        pytest.skip("no sshd on this machine")
+    (tmp_path / "sshd").mkdir()
+    server = PrivateSshd(tmp_path / "sshd")
+    yield server
+    server.stop()
+
 
 KNOWN_SHELLS = (
     ("dash", "-s"),
@@ -31,7 +45,6 @@ KNOWN_SHELLS = (
     ("zsh", "--emulate", "sh", "-s"),
 )
 SHELLS = [list(argv) for argv in KNOWN_SHELLS if shutil.which(argv[0])]
-JSON = st.dictionaries(st.text(max_size=12), st.none() | st.integers() | st.text() | st.floats())
 
 
 @pytest.mark.parametrize("argv", SHELLS, ids=" ".join)
@@ -94,25 +107,6 @@ async def test_what_a_login_shell_prints_first_does_no_harm(box: Box) -> None:
     reading = await box.good(shell=Prefixed(r"printf 'Welcome\r\n\rto \033[31mcluster-a\n{}\n'; echo complaint >&2"))
 
     assert job in reading.lines
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(), st.binary())
-def test_any_bytes_are_an_answer_or_a_clear_refusal(before: bytes, after: bytes) -> None:
-    nonce = "0123456789abcdef"
-    for data in (
-        before,
-        before + b"\n0123456789abcdef hello 1\n" + after,
-        before + b"0123456789abcdef end 0 0\n" + after,
-    ):
-        with pytest.raises(Unusable):
-            read_poll(data, nonce)
-
-
-@given(st.binary() | JSON.map(lambda record: json.dumps(record).encode()))
-def test_any_bytes_are_a_record_or_a_clear_refusal(text: bytes) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        record_of(text, "1")
 
 
 async def test_a_record_that_cannot_be_read_keeps_its_process_listed_and_is_said(box: Box) -> None:
@@ -255,6 +249,45 @@ async def test_a_stopped_process_is_suspended(box: Box) -> None:
     assert (await box.one(job, Watch(lines=lines))).state is JobState.SUSPENDED
 
 
+# -- credentials -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (timedelta(hours=30), None),
+        (timedelta(hours=23), "ends at 2026-07-01T12:00:00Z, in less than 24 h"),
+        (timedelta(hours=1), "ends at 2026-07-01T12:00:00Z, in less than 2 h"),
+    ],
+)
+async def test_a_certificate_that_will_end_is_announced_with_each_reading(
+    box: Box, sshd: PrivateSshd, left: timedelta, said: str | None
+) -> None:
+    """POLL-12."""
+    box.launch("sleep", "600")
+    authority, ends = new_key(sshd.folder / "authority"), datetime(2026, 7, 1, 12, tzinfo=UTC)
+    sign = [
+        "ssh-keygen",
+        "-q",
+        "-s",
+        str(authority),
+        "-I",
+        "a",
+        "-V",
+        "20200101000000Z:20260701120000Z",
+        f"{sshd.key}.pub",
+    ]
+    subprocess.run(sign, check=True)
+    far = HostSettings.model_validate(sshd.settings().model_dump() | {"host": sshd.node, "records": str(box.records)})
+    cluster = HostCluster("box", far, far.shell("box"))
+
+    reading = await cluster.poll(Watch(), ends - left)
+    await cluster.close()
+
+    assert not isinstance(reading, Unreached)
+    assert [said in problem for problem in reading.problems] == ([True] if said else [])  # type: ignore[operator]
+
+
 # -- whose, and since when ---------------------------------------------------------------------------------------------
 
 
@@ -382,24 +415,6 @@ async def test_a_cancel_whose_answer_was_lost_does_not_say_that_nothing_happened
     receipt = await box.cluster(Recorded(lambda _: Ran(None, b"", b""))).cancel(key, approval_for(key))
 
     assert receipt.accepted is None
-
-
-# -- the page of commands ----------------------------------------------------------------------------------------------
-
-
-def test_no_command_searches_or_deletes_anything() -> None:
-    for script in (host_commands.POLL, host_commands.CANCEL):
-        words = set(script.replace(";", " ").replace("(", " ").split())
-        assert not words & {"find", "du", "rm", "ls", "eval", "rmdir", "dd"}
-    assert "kill -s TERM" not in host_commands.POLL
-    assert "kill -s KILL" not in host_commands.POLL
-
-
-@pytest.mark.parametrize("folder", ['/tmp/it\'s "here" $(touch x)', "~/a b/$HOME"])
-def test_a_records_folder_is_a_word_whatever_it_holds(folder: str) -> None:
-    word = host_commands.records_folder(folder)
-
-    assert word.removeprefix('"$HOME"/').startswith("'")
 
 
 async def test_records_under_the_home_folder_are_found(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from tests.clusters.host.box import ROOT, Box, until
 
+pytestmark = pytest.mark.lab
+
 
 async def test_it_prints_the_job_s_name_and_its_log_and_does_not_wait_for_it(box: Box) -> None:
     done = box.run("launch", "--state-dir", str(box.state), "--name", "rl__x", "--", "sleep", "600")
@@ -127,7 +129,7 @@ class TestWithAConfig:
         return tmp_path / "config.toml"
 
     def launched(self, box: Box, config: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return box.run("--config", str(config), "launch", "--name", "x", *words, "--", "true", **environment)
+        return box.run("--config", str(config), "launch", "--name", "x", *words, "--", "true", cwd=ROOT, **environment)
 
     def test_the_cluster_and_the_state_folder_are_the_config_s(self, box: Box, config: Path) -> None:
         config.write_text('state_dir = "state"\n[[cluster]]\nname = "box"\nkind = "host"\n')

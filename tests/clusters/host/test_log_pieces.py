@@ -119,8 +119,8 @@ async def test_a_log_that_prints_our_marks_fools_nobody(tmp_path: Path) -> None:
 async def test_an_answer_cut_off_at_any_byte_loses_the_pieces_it_cut_and_no_more(tmp_path: Path) -> None:
     """FIND-4, POLL-2."""
     wanted = [LogWanted(str(n), str(tmp_path / str(n)), 0, 50) for n in range(3)]
-    for piece in wanted:
-        Path(piece.path).write_text(f"log of {piece.job_id}\n" * 2)
+    for one in wanted:
+        Path(one.path).write_text(f"log of {one.job_id}\n" * 2)
     whole = (await ran(*wanted)).stdout
 
     for cut in range(len(whole)):

@@ -16,6 +16,8 @@ from supervisor.clusters import waiter
 from supervisor.model.job import JobState
 from tests.clusters.host.box import Box, until
 
+pytestmark = pytest.mark.lab
+
 
 async def test_an_exit_status_is_kept(box: Box) -> None:
     seen = await box.ended(box.sh("exit 3"))

@@ -374,7 +374,9 @@ async def test_all_who_wait_share_one_failed_login(sshd: PrivateSshd, tmp_path: 
     await shell.close()
 
     assert all(isinstance(result, LoginFailed) for result in results)
-    assert (sshd.folder / "sshd.log").read_text().count("Connection closed by authenticating user") == 1
+    refused = "Connection closed by authenticating user"
+    await _until(lambda: refused in (sshd.folder / "sshd.log").read_text())
+    assert (sshd.folder / "sshd.log").read_text().count(refused) == 1
 
 
 async def test_the_fast_cipher_is_agreed_on(sshd: PrivateSshd) -> None:
@@ -400,7 +402,7 @@ async def test_a_server_s_words_reach_no_terminal_as_they_are(sshd: PrivateSshd,
 def _certified(sshd: PrivateSshd, folder: Path, *, validity: str, authority: Path | None = None) -> Path:
     authority = authority or new_key(folder / "authority")
     key = new_key(folder / "certified")
-    sign = ["ssh-keygen", "-q", "-s", authority, "-I", "alice", "-n", sshd.user, "-V", validity, f"{key}.pub"]
+    sign = ["ssh-keygen", "-q", "-s", str(authority), "-I", "alice", "-n", sshd.user, "-V", validity, f"{key}.pub"]
     subprocess.run(sign, check=True, env={"TZ": "UTC", "PATH": "/usr/bin:/bin:/usr/local/bin"})
     return key
 
