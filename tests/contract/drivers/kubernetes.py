@@ -20,7 +20,6 @@ from supervisor.model.ports import Cluster
 from tests.contract.driving import Driver, Drivers
 from tests.kube_lab import KubeLab, job, pod, start_kube_lab
 
-
 _namespaces: list[str] = []
 
 
