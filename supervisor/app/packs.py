@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from supervisor.diagnosis.engines import Engine
     from supervisor.diagnosis.scan import Scanner
 
-_OLD_FILES_KEPT = 6
+_OLD_FILES_KEPT = 9
 
 
 @dataclass(frozen=True)
@@ -88,34 +88,42 @@ def prepare(
         full = _without(load(packs, strict=False), off)
         _save(folder, f"{key}.json", json.dumps([_to_row(entry) for entry in full.signatures]).encode())
         whole = full
-    return Prepared(whole, Scanner(whole, _engine(whole, engine, folder, key)))
+    return Prepared(whole, Scanner(whole, _compiler(whole, engine, folder, key)))
 
 
-def _engine(whole: Catalogue, wanted: str, folder: Path | None, key: str) -> Engine:
+def _compiler(
+    whole: Catalogue, wanted: str, folder: Path | None, key: str
+) -> Callable[[str, list[Pattern], frozenset[int]], Engine]:
+    """Makes engines, from the cache where it has them; all of one kind."""
     from supervisor.diagnosis.engines import EngineUnavailable, HyperscanEngine, Re2Engine, self_test
-    from supervisor.diagnosis.scan import patterns_of
 
-    patterns, once, _ = patterns_of(whole)
-    errors = []
-    if wanted in ("auto", "hyperscan"):
-        try:
-            name = f"{key}.{_machine()}.{HyperscanEngine.library_version()}.hs"
-            dumped = _read(folder, name)
-            if dumped is not None:
-                with contextlib.suppress(EngineUnavailable):
-                    return HyperscanEngine(patterns, once, dumped)
-            built = HyperscanEngine(patterns, once)
-            self_test(built, patterns, whole)
-            _save(folder, name, built.dump())
-            return built
-        except EngineUnavailable as error:
-            errors.append(str(error))
-    if wanted in ("auto", "re2"):
-        try:
-            return Re2Engine(patterns, once)
-        except EngineUnavailable as error:
-            errors.append(str(error))
-    raise UsageError(f"no scan engine works here: {'; '.join(errors)}")
+    errors: list[str] = []
+
+    def hyperscan(what: str, patterns: list[Pattern], once: frozenset[int]) -> Engine:
+        name = f"{key}.{what}.{_machine()}.{HyperscanEngine.library_version()}.hs"
+        dumped = _read(folder, name)
+        if dumped is not None:
+            with contextlib.suppress(EngineUnavailable):
+                return HyperscanEngine(patterns, once, dumped)
+        built = HyperscanEngine(patterns, once)
+        self_test(built, patterns, whole, once)
+        _save(folder, name, built.dump())
+        return built
+
+    def compiled(what: str, patterns: list[Pattern], once: frozenset[int]) -> Engine:
+        if wanted in ("auto", "hyperscan") and not errors:
+            try:
+                return hyperscan(what, patterns, once)
+            except EngineUnavailable as error:
+                errors.append(str(error))
+        if wanted in ("auto", "re2"):
+            try:
+                return Re2Engine(patterns, once)
+            except EngineUnavailable as error:
+                errors.append(str(error))
+        raise UsageError(f"no scan engine works here: {'; '.join(errors)}")
+
+    return compiled
 
 
 def _key(packs: Sequence[tuple[str, str]], off: Sequence[str]) -> str:

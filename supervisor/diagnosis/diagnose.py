@@ -22,6 +22,7 @@ from supervisor.model.diagnosis import (
     RuledOut,
     SchedulerRecord,
     Silence,
+    Stage,
 )
 
 MOST_ECHOES = 40
@@ -155,20 +156,14 @@ def _hang(evidence: Evidence) -> tuple[int, Silence] | None:
     return longest
 
 
-def _began(evidence: Evidence) -> tuple[int, Hit, str] | None:
-    """The last stage of work that a program said it began and did not say it ended."""
-    last: tuple[int, Hit, str] | None = None
-    for file, reading in enumerate(evidence.readings):
-        open_stages: dict[str, Hit] = {}
-        for hit in reading.hits:
-            if (began := hit.captured("began")) is not None:
-                open_stages[began] = hit
-            elif (ended := hit.captured("ended")) is not None:
-                open_stages.pop(ended, None)
-        for stage, hit in open_stages.items():
-            if last is None or (hit.clock or 0.0, hit.offset) > (last[1].clock or 0.0, last[1].offset):
-                last = (file, hit, stage)
-    return last
+def _began(evidence: Evidence) -> tuple[int, Stage] | None:
+    """The latest stage of work that began and did not end."""
+    stages = [
+        (number, reading.silence.stage)
+        for number, reading in enumerate(evidence.readings)
+        if reading.silence is not None and reading.silence.stage is not None
+    ]
+    return max(stages, key=lambda pair: pair[1].clock or 0.0, default=None)
 
 
 def _by_silence(evidence: Evidence, file: int, silence: Silence) -> Diagnosis:
@@ -180,8 +175,9 @@ def _by_silence(evidence: Evidence, file: int, silence: Silence) -> Diagnosis:
     where = f"after line {silence.line} of {path}"
     began = _began(evidence)
     if began is not None:
-        cause = quote(evidence, began[1], began[0])
-        where = f"since {began[2]} began in line {cause.line} of {cause.file}"
+        place, stage = evidence.readings[began[0]].path, began[1]
+        cause = Quote(place, stage.line, stage.offset, stage.text, "silence", stage.stream.rank, stage.stream.node)
+        where = f"since {stage.name} began in line {stage.line} of {place}"
     return Diagnosis(
         category="silent-hang",
         confidence="medium",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol
@@ -19,7 +19,8 @@ from supervisor.diagnosis.engines import Engine
 from supervisor.diagnosis.examples import match, preference
 from supervisor.diagnosis.lines import take_apart
 from supervisor.diagnosis.patterns import Pattern
-from supervisor.diagnosis.silence import Tail, judge_tail
+from supervisor.diagnosis.silence import Tail, is_stage, judge_tail
+from supervisor.diagnosis.steps import Steps
 from supervisor.model.diagnosis import FileReading, Hit, Mark, Traceback
 
 CHUNK = 4 << 20
@@ -61,11 +62,26 @@ class Resumed:
     lines: int = 0
 
 
-def patterns_of(catalogue: Catalogue) -> tuple[list[Pattern], frozenset[int], list[Signature]]:
-    """What an engine compiles for a catalogue: patterns, those reported once a chunk, and the entries behind them."""
-    entries = [signature for signature in catalogue.signatures if signature.role != "heartbeat"]
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What engines are compiled from for a catalogue."""
+
+    patterns: list[Pattern]
+    """Of the main scan: headers, exceptions, entries."""
+    once: frozenset[int]
+    """Numbers of the patterns that are reported at most once a chunk."""
+    entries: list[Signature]
+    """Behind the patterns of the main scan, from number 2 on."""
+    steps: list[Signature]
+    """Progress, looked for by an engine of its own."""
+
+
+def plan(catalogue: Catalogue) -> Plan:
+    """Heartbeats and stages are looked for at the ends of files only, so they cost the scan nothing."""
+    entries = [entry for entry in catalogue.signatures if entry.role != "heartbeat" and not is_stage(entry)]
     once = frozenset(n + _FIRST_ENTRY for n, entry in enumerate(entries) if entry.role == "progress")
-    return [_HEADER, _RAISED, *(entry.pattern for entry in entries)], once, entries
+    steps = [entry for entry in entries if entry.role == "progress"]
+    return Plan([_HEADER, _RAISED, *(entry.pattern for entry in entries)], once, entries, steps)
 
 
 @dataclass(slots=True)
@@ -83,10 +99,20 @@ class _Kept:
 class Scanner:
     """A catalogue and an engine, ready to read one file after another. Not for two threads at once."""
 
-    def __init__(self, catalogue: Catalogue, engine: Engine) -> None:
-        """`engine` must have been compiled from `patterns_of(catalogue)`."""
-        _, self.once, self.entries = patterns_of(catalogue)
-        self.catalogue, self.engine = catalogue, engine
+    def __init__(self, catalogue: Catalogue, compiled: Callable[[str, list[Pattern], frozenset[int]], Engine]) -> None:
+        """`compiled` makes an engine of patterns; it is told what for ("main", "steps")."""
+        planned = plan(catalogue)
+        self.once, self.entries = planned.once, planned.entries
+        self.catalogue = catalogue
+        self.engine = compiled("main", planned.patterns, planned.once)
+        progress = [entry.pattern for entry in planned.steps]
+        self.steps = Steps(planned.steps, compiled("steps", progress, frozenset()))
+        number_of = {entry.code: number for number, entry in enumerate(planned.steps)}
+        self.step_numbers = {
+            number + _FIRST_ENTRY: number_of[entry.code]
+            for number, entry in enumerate(planned.entries)
+            if entry.role == "progress"
+        }
         self._verifiers: dict[str, re.Pattern[bytes]] = {}
         self._frames: dict[str, re.Pattern[str]] = {}
         self.tail = Tail(catalogue)
@@ -203,7 +229,7 @@ class _Reading:
         else:
             self.scanner.engine.scan(buffer, low, high, found)
         hits, bounds = self.look(found, low, high)
-        marks = self.progress(found.once(self.scanner.once), bounds, low, high)
+        marks = self.progress(found.once(self.scanner.once), bounds, low, high, at_end=at_end)
         self.number(found, hits, marks, low, high)
 
     def look(self, found: _Found, low: int, high: int) -> tuple[list[Hit], list[int]]:
@@ -309,55 +335,27 @@ class _Reading:
                 seconds = clocks.time_of_day(text)
         return None
 
-    def progress(self, present: Iterable[int], bounds: list[int], low: int, high: int) -> list[Mark]:
+    def progress(self, present: list[int], bounds: list[int], low: int, high: int, *, at_end: bool) -> list[Mark]:
         """First and last progress of each kind between the hits of a chunk."""
         if len(bounds) > MOST_BOUNDS:
             bounds = bounds[: MOST_BOUNDS // 2] + bounds[-MOST_BOUNDS // 2 :]
         edges = [low, *(bound for bound in bounds if bound > low), high]
-        marks: list[Mark] = []
-        for number in present:
-            entry = self.scanner.entries[number - _FIRST_ENTRY]
-            for start, stop in pairwise(edges):
-                first = self.mark(entry, start, stop, forward=True)
-                if first is not None:
-                    last = self.mark(entry, start, stop, forward=False)
-                    marks += [first, last or first]
-        return marks
+        steps, buffer = self.scanner.steps, self.buffer
+        wanted = [self.scanner.step_numbers[number] for number in present]
 
-    def mark(self, entry: Signature, low: int, high: int, *, forward: bool) -> Mark | None:
-        buffer, anchors = self.buffer, entry.pattern.anchors
-        at, stop = low, high
-        for _ in range(200):
-            if forward:
-                places = [place for anchor in anchors if (place := buffer.find(anchor, at, stop)) >= 0]
-                position = min(places, default=-1)
-            else:
-                position = max(buffer.rfind(anchor, at, stop) for anchor in anchors)
-            if position < 0:
-                return None
+        def part(position: int) -> tuple[int, int]:
             start = buffer.rfind(b"\n", 0, position) + 1
             end = buffer.find(b"\n", position, high)
-            end = high if end < 0 else end
-            part_start, part_end = _part(buffer, start, end, position if forward else max(position, end - 1))
-            line = take_apart(bytes(buffer[part_start:part_end]))
-            matched = match(entry, self.scanner.verifier(entry), line)
-            if matched is not None:
-                captures = dict(_captures(matched))
-                return Mark(
-                    code=entry.code,
-                    line=0,
-                    offset=self.base + start,
-                    stream=line.stream,
-                    step=_integer(captures.get("step")),
-                    total=_integer(captures.get("total")),
-                    position=_float(captures.get("step") or captures.get("position")),
-                    clock=self.clock_at(start, line.text),
-                    text=line.text[:400],
-                )
-            at, stop = (end, stop) if forward else (at, start)
-            if at >= stop:
-                return None
-        return None
+            return _part(buffer, start, high if end < 0 else end, position)
+
+        marks: list[Mark] = []
+        for start, stop in pairwise(edges):
+            if not wanted:
+                break
+            for forward, exact in ((True, start != low), (False, stop != high or at_end)):
+                for at, mark in steps.edge(buffer, start, stop, wanted, part, forward=forward, deep=exact):
+                    marks.append(replace(mark, offset=self.base + at, clock=self.clock_at(at, mark.text)))
+        return marks
 
     def number(self, found: _Found, hits: list[Hit], marks: list[Mark], low: int, high: int) -> None:
         """Give hits, marks and counts their line numbers, counting each newline of the chunk once."""
@@ -462,15 +460,3 @@ def _captures(matched: re.Match[bytes]) -> tuple[tuple[str, str], ...]:
     return tuple(
         (name, value.decode("utf-8", "replace")) for name, value in matched.groupdict().items() if value is not None
     )
-
-
-def _integer(text: str | None) -> int | None:
-    value = _float(text)
-    return None if value is None else int(value)
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        return float((text or "").replace(",", ""))
-    except ValueError:
-        return None

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from supervisor.diagnosis.catalogue import Catalogue, Signature
 from supervisor.diagnosis.clocks import clock
 from supervisor.diagnosis.examples import match
 from supervisor.diagnosis.lines import Line, take_apart
-from supervisor.model.diagnosis import Silence
+from supervisor.model.diagnosis import Silence, Stage
 
 REACH = 1 << 20
 MOST_LINES = 6000
+
+
+def is_stage(entry: Signature) -> bool:
+    """True for entries that tell when a stage of work began or ended."""
+    return "began" in entry.pattern.groups or "ended" in entry.pattern.groups
 
 
 class Tail:
@@ -21,6 +27,7 @@ class Tail:
         self.entries: list[tuple[Signature, re.Pattern[bytes] | None]] = [
             (entry, None) for entry in catalogue.signatures if entry.role in ("heartbeat", "noise", "teardown")
         ]
+        self.stages = [(entry, entry.pattern.verifier()) for entry in catalogue.signatures if is_stage(entry)]
 
     def quiet(self, line: Line) -> float | None:
         """None for a line that shows work; else the seconds of waiting that it tells of by itself (`seconds`)."""
@@ -37,44 +44,82 @@ class Tail:
                 return float(told) if told else 0.0
         return None
 
+    def stage(self, line: Line) -> tuple[str, bool] | None:
+        """(name, whether it began) of a stage that a line tells of."""
+        for entry, verifier in self.stages:
+            if entry.pattern.may_match(line.text) and (found := match(entry, verifier, line)) is not None:
+                captured = found.groupdict()
+                name = captured.get("began") or captured.get("ended") or b""
+                return name.decode("utf-8", "replace"), captured.get("began") is not None
+        return None
+
 
 def judge_tail(tail: Tail, buffer: bytearray, have: int, base: int, lines: int) -> Silence | None:
     """Read the end of a file upwards to its last line of work. None where the reach holds none."""
-    at = have if not have or buffer[have - 1] != 0x0A else have - 1
-    number, beats, told = lines, 0, 0.0
     last_clock: float | None = None
-    floor = max(0, have - REACH)
-    for _ in range(MOST_LINES):
-        if at <= floor:
-            return None
-        end = at
-        at = buffer.rfind(b"\n", floor, end) + 1 or floor
-        raw = bytes(buffer[at : min(end, at + 4096)]).rstrip(b"\r")
+    beats, told = 0, 0.0
+    for number, at, raw in _upwards(buffer, have, lines):
         line = take_apart(raw[raw.rfind(b"\r") + 1 :])
-        time = clock(raw)
         waits = tail.quiet(line)
         if waits is None:
-            own = time
-            for _ in range(60):
-                if own is not None or at <= 0:
-                    break
-                upper_end = at - 1
-                upper = buffer.rfind(b"\n", 0, upper_end) + 1
-                own = clock(bytes(buffer[upper : min(upper_end, upper + 400)]))
-                at = upper if own is None else at
+            own = clock(raw) or _clock_above(buffer, at)
             seconds = last_clock - own if last_clock is not None and own is not None else None
             if told:
                 seconds = max(told, seconds or 0.0)
-            return Silence(number, base + _line_start(buffer, end), raw, line.stream, beats, seconds)
+            return Silence(
+                number,
+                base + at,
+                raw,
+                line.stream,
+                beats,
+                seconds,
+                clock=own,
+                stage=_stage(tail, buffer, have, base, lines),
+            )
         told += waits
         if line.message.strip():
             beats += 1
             if last_clock is None:
-                last_clock = time
-        number -= 1
-        at -= 1
+                last_clock = clock(raw)
     return None
 
 
-def _line_start(buffer: bytearray, end: int) -> int:
-    return buffer.rfind(b"\n", 0, end) + 1
+def _upwards(buffer: bytearray, have: int, lines: int) -> Iterator[tuple[int, int, bytes]]:
+    """(line number, start, bytes) of the last lines, the last one first."""
+    end = have - 1 if have and buffer[have - 1] == 0x0A else have
+    floor = max(0, have - REACH)
+    for number in range(lines, max(0, lines - MOST_LINES), -1):
+        if end < floor or end < 0:
+            return
+        at = buffer.rfind(b"\n", floor, end) + 1 or floor
+        yield number, at, bytes(buffer[at : min(end, at + 4096)]).rstrip(b"\r")
+        end = at - 1
+
+
+def _clock_above(buffer: bytearray, at: int) -> float | None:
+    for _ in range(60):
+        if at <= 0:
+            return None
+        end = at - 1
+        at = buffer.rfind(b"\n", 0, end) + 1
+        if (time := clock(bytes(buffer[at : min(end, at + 400)]))) is not None:
+            return time
+    return None
+
+
+def _stage(tail: Tail, buffer: bytearray, have: int, base: int, lines: int) -> Stage | None:
+    """The last stage that began and, as far as the end of the file tells, did not end."""
+    ended: set[str] = set()
+    for number, at, raw in _upwards(buffer, have, lines):
+        line = take_apart(raw[raw.rfind(b"\r") + 1 :])
+        found = tail.stage(line)
+        if found is None:
+            continue
+        name, began = found
+        if not began:
+            ended.add(name)
+        elif name not in ended:
+            return Stage(name, number, base + at, raw, line.stream, clock(raw))
+        else:
+            ended.discard(name)
+    return None

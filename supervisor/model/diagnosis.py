@@ -176,6 +176,18 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of the work that a program said it began and, as far as its log tells, did not end."""
+
+    name: str
+    line: int
+    offset: int
+    text: bytes
+    stream: Stream
+    clock: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Silence:
     """The end of a file: its last line that is neither heartbeat nor noise, and what came after it."""
 
@@ -186,7 +198,9 @@ class Silence:
     heartbeats: int
     """Lines after it, all of them heartbeats or noise."""
     seconds: float | None
-    """From it to the last heartbeat, where both carry a time."""
+    """From it to the last heartbeat, where both carry a time, or as long as the heartbeats say they waited."""
+    clock: float | None = None
+    stage: Stage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from supervisor.app.diagnose import Source, diagnose_files
 from supervisor.app.packs import Prepared, prepare
 from supervisor.diagnosis.catalogue import Catalogue, load
 from supervisor.diagnosis.engines import HyperscanEngine
-from supervisor.diagnosis.scan import Scanner, patterns_of
+from supervisor.diagnosis.scan import Scanner
 from supervisor.model.diagnosis import Diagnosis, SchedulerRecord
 
 SMALL_PACK = r"""
@@ -100,8 +100,7 @@ def small() -> Catalogue:
 
 @pytest.fixture(scope="session")
 def small_prepared(small: Catalogue) -> Prepared:
-    patterns, once, _ = patterns_of(small)
-    return Prepared(small, Scanner(small, HyperscanEngine(patterns, once)))
+    return Prepared(small, Scanner(small, lambda _what, patterns, once: HyperscanEngine(patterns, once)))
 
 
 @pytest.fixture(scope="session")
