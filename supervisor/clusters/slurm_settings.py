@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from supervisor.clusters.login_settings import LoginNode, LoginSettings, NodeText
+from supervisor.clusters.login_settings import LoginSettings, NodeText
 
 if TYPE_CHECKING:
     from supervisor.clusters.shell import Shell
@@ -78,20 +80,12 @@ class SlurmSettings(LoginSettings, frozen=True, extra="forbid"):
             raise ValueError("quota_command and quota_pattern go together: one is set without the other")
         return self
 
-    @property
-    def nodes(self) -> tuple[LoginNode, ...]:
-        return tuple(self.node(text) for text in self.login_nodes)
+    def shells(self, cluster: str, clock: Callable[[], datetime] | None = None) -> tuple[Shell, ...]:
+        """One shell for each login node, over the configured transport. Nothing is opened yet.
 
-    def shells(self, cluster: str) -> tuple[Shell, ...]:
-        """One shell for each login node, over the configured transport. Nothing is opened yet."""
-        if self.transport == "local":
-            from supervisor.clusters.local import LocalShell
+        ``clock`` lets a refused login be put down to a certificate that has ended.
+        """
+        from supervisor.clusters.transports import shell_for
 
-            return (LocalShell(cluster),)
-        if self.transport == "openssh":
-            from supervisor.clusters.openssh import OpensshShell
-
-            return tuple(OpensshShell(cluster, node, self) for node in self.nodes)
-        from supervisor.clusters.ssh import AsyncsshShell
-
-        return tuple(AsyncsshShell(cluster, node, self) for node in self.nodes)
+        nodes = ("localhost",) if self.transport == "local" else self.login_nodes
+        return tuple(shell_for(cluster, node, self, clock) for node in nodes)

@@ -19,6 +19,7 @@ from tests.clusters.slurm.login import (
     Spoil,
     accounting_rows,
     cluster_of,
+    cluster_with_one_nonce,
     detail_rows,
     queue_rows,
     sample,
@@ -189,7 +190,7 @@ async def test_no_job_is_falsely_ended_or_absent_in_ten_thousand_faults(capsys: 
             logins.append(replace(honest, name="login2", spoil=spoil, scripts=[]))
         # Sometimes every line is new, and sometimes the last reading is long ago.
         seen = replace(watch, lines=watch.lines if rng.random() < 0.8 else {})
-        reading = await cluster_of(*logins).poll(seen, TAKEN)
+        reading = await cluster_with_one_nonce(*logins).poll(seen, TAKEN)
         injected[way.__name__] += 1
         readings[type(reading).__name__] += 1
         if gone := falsely_gone(reading, watch):

@@ -143,18 +143,26 @@ async def test_jobs_of_all_fates_are_told_as_sacct_and_the_files_tell_them(
     assert stat.modified_at is not None and abs(datetime.now(UTC) - stat.modified_at) < timedelta(minutes=1)
 
 
-async def test_a_timed_out_link_of_a_chain_is_followed_by_its_successor(
+async def test_attempts_that_end_tell_whether_another_follows(
     slurm_lab: SlurmLab, follow: Callable[..., Follower]
 ) -> None:
+    """Three that take Slurm its time, at once: out of time, requeued, preempted."""
+    await asyncio.gather(
+        out_of_time_with_a_successor(slurm_lab, follow()),
+        requeued_by_hand(slurm_lab, follow()),
+        preempted_by_a_higher_tier(slurm_lab, follow()),
+    )
+
+
+async def out_of_time_with_a_successor(lab: SlurmLab, follower: Follower) -> None:
     """CHAIN-1: the dependency is told while it is visible, since Slurm forgets it."""
-    first = slurm_lab.submit("-J", "rl__1", "-t", "1", script="sleep 600")
-    second = slurm_lab.submit("-J", "rl__2", "-d", f"afterany:{first}", script="sleep 600")
-    follower = follow()
+    first = lab.submit("-J", "rl__1", "-t", "1", script="sleep 600")
+    second = lab.submit("-J", "rl__2", "-d", f"afterany:{first}", script="sleep 600")
     await follower.until_state(first, JobState.RUNNING)
     edge = follower.jobs[second].depends_on[0]
     assert (edge.kind, edge.on) == ("afterany", first)
 
-    slurm_lab.ssh(f"scontrol update jobid={first} EndTime=now+1")
+    lab.ssh(f"scontrol update jobid={first} EndTime=now+1")
     ended = await follower.until_state(first, JobState.TIMED_OUT, timeout=60)
     await follower.until_state(second, JobState.RUNNING)
 
@@ -162,15 +170,13 @@ async def test_a_timed_out_link_of_a_chain_is_followed_by_its_successor(
     assert follower.jobs[second].depends_on == ()
 
 
-async def test_a_requeued_job_is_a_second_attempt_of_the_same_job(
-    slurm_lab: SlurmLab, follow: Callable[..., Follower]
-) -> None:
-    job = slurm_lab.submit("-J", "again", "--requeue", script="sleep 600")
-    follower = follow()
+async def requeued_by_hand(lab: SlurmLab, follower: Follower) -> None:
+    """The same id, a new submit time, a second attempt."""
+    job = lab.submit("-J", "again", "--requeue", script="sleep 600")
     before = await follower.until_state(job, JobState.RUNNING)
     await asyncio.sleep(1)
 
-    slurm_lab.ssh(f"scontrol requeue {job}")
+    lab.ssh(f"scontrol requeue {job}")
     waits = await follower.until_state(job, JobState.PENDING)
     await follower.until("its first attempt's end is told", lambda: job in follower.ended)
     again = await follower.until_state(job, JobState.RUNNING)
@@ -181,10 +187,8 @@ async def test_a_requeued_job_is_a_second_attempt_of_the_same_job(
     assert again.key == waits.key != before.key
 
 
-async def test_a_preempted_job_waits_for_another_attempt(slurm_lab: SlurmLab, follow: Callable[..., Follower]) -> None:
-    lab = slurm_lab
+async def preempted_by_a_higher_tier(lab: SlurmLab, follower: Follower) -> None:
     job = lab.submit("-J", "low", "-p", "scavenge", "-N2", "--gres=gpu:4", script="sleep 600")
-    follower = follow()
     await follower.until_state(job, JobState.RUNNING)
     await asyncio.sleep(1)
 
