@@ -1,0 +1,282 @@
+"""The loop over several clusters: each under its own deadline, each stored whole or not at all, none waiting for another."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from datetime import timedelta
+
+import pytest
+
+from supervisor.model.errors import LoginNeedsPerson
+from supervisor.model.job import JobState, Outcome
+from supervisor.model.lifecycle import Phase
+from supervisor.model.records import ClusterState
+from supervisor.store.store import Store
+from tests.scripted import ScriptedCluster, World
+from tests.some import NOON
+from tests.stories.daemon import LONG_AGO, a_room
+
+
+class Hanging(ScriptedCluster):
+    """Never answers, until it is told that nobody waits any more."""
+
+    async def poll(self, watch, now):
+        self.polls += 1
+        await asyncio.Event().wait()
+
+
+class Breaking(ScriptedCluster):
+    """A fault of our own in a backend."""
+
+    async def poll(self, watch, now):
+        raise ZeroDivisionError("of all things")
+
+
+class WantsPerson(ScriptedCluster):
+    async def poll(self, watch, now):
+        raise LoginNeedsPerson(self.name, "asks for a second factor", hint="open a master connection by ssh -M")
+
+
+def a_world(name: str, *running: str) -> World:
+    world = World(name)
+    for job in running:
+        world.submit(job)
+        world.start(job)
+    return world
+
+
+async def test_a_hanging_cluster_adds_nothing_to_the_others_and_is_unknown(tmp_path):
+    """POLL-6, POLL-1"""
+    good, bad = a_world("cluster-a", "1"), a_world("cluster-b", "2")
+    room, _ = a_room(tmp_path, [ScriptedCluster(good), Hanging(bad)], NOON, deadline_s=0.2)
+    done = await room.tick(30)
+    states = {each.name: each.state for each in done.clusters}
+    status = await room.writer.call(lambda store: store.cluster_status("cluster-b"))
+    await room.close()
+
+    assert states == {"cluster-a": "ok", "cluster-b": "unknown"}
+    assert "no answer within its deadline of 0.2 s" in status.reason
+    assert not done.all_read
+
+
+@pytest.mark.parametrize(("broken", "words"), [(Breaking, "fault in the supervisor itself"), (WantsPerson, "second factor")])
+async def test_what_a_backend_raises_is_a_reason_and_never_an_empty_cluster(tmp_path, broken, words):
+    """POLL-1"""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    room.stations[0].cluster = broken(world)
+    clock[0] += timedelta(minutes=1)
+    await room.tick(30)
+    held = await room.writer.call(lambda store: store.held("cluster-a", ended_after=LONG_AGO))
+    status = await room.writer.call(lambda store: store.cluster_status("cluster-a"))
+    await room.close()
+
+    assert [job.life.phase for job in held] == [Phase.BRING_UP]
+    assert status.state is ClusterState.UNKNOWN
+    assert words in status.reason
+    assert status.last_good_at == NOON
+
+
+async def test_a_tick_over_its_budget_ends_and_says_who_was_late(tmp_path):
+    """POLL-6: the tick's own budget."""
+    room, _ = a_room(tmp_path, [Hanging(a_world("cluster-a"))], NOON, deadline_s=60)
+    done = await room.sweeper.tick(room.stations, 0.2)
+    await room.close()
+
+    assert done.clusters[0].state == "unknown"
+    assert "budget of 0.2 s" in done.clusters[0].reason
+
+
+async def test_a_locked_store_stores_nothing_acts_on_nothing_and_heals(tmp_path):
+    """House, ideas 4 and 5."""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    world.pass_time()
+    world.end("1", JobState.FAILED, 1)
+    clock[0] = world.now
+    room.writer.store._db.busy_s = 0.1
+    station = room.stations[0]
+    other = sqlite3.connect(tmp_path / "supervisor.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        done = await room.sweeper.guarded(station, 1, {"cluster-a"})
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+    assert done.state == "unstored"
+    assert "locked" in done.reason
+
+    clock[0] += timedelta(seconds=1)
+    await room.tick(30)
+    held = await room.writer.call(lambda store: store.held("cluster-a", ended_after=LONG_AGO))
+    steps = await room.writer.call(lambda store: store.transitions(held[0].row))
+    await room.close()
+    assert held[0].life.outcome is Outcome.FAILED
+    assert [step.transition.after.phase for step in steps].count(Phase.TERMINAL) == 1
+
+
+async def test_two_daemons_on_one_store_never_poll_a_cluster_at_the_same_time(tmp_path):
+    """House, idea 5: leases. When one dies the other takes over after the lease."""
+    world = a_world("cluster-a", "1")
+    first, clock_a = a_room(tmp_path, [ScriptedCluster(world)], NOON, owner="daemon-a")
+    second, clock_b = a_room(tmp_path, [ScriptedCluster(world)], NOON, owner="daemon-b")
+    await first.tick(30)
+    done = await second.tick(30)
+    assert [each.state for each in done.clusters] == ["elsewhere"]
+
+    clock_a[0] = clock_b[0] = world.now = NOON + timedelta(minutes=10)
+    world.end("1", JobState.COMPLETED, 0)
+    done = await second.tick(30)
+    assert [each.state for each in done.clusters] == ["ok"], "the first gave no sign for longer than its lease"
+    done = await first.tick(30)
+    assert [each.state for each in done.clusters] == ["elsewhere"]
+    await first.close()
+    await second.close()
+
+
+async def test_a_laptop_asleep_for_two_days_finds_every_end_when_it_wakes(tmp_path):
+    """POLL-7: the look-back grows to cover the gap."""
+    world = a_world("cluster-a", "1", "2")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    world.pass_time(timedelta(hours=1))
+    world.end("1", JobState.COMPLETED, 0)
+    world.submit("3")
+    world.start("3")
+    world.end("3", JobState.FAILED, 9)
+    world.pass_time(timedelta(days=2))
+    clock[0] = world.now
+    await room.tick(30)
+    held = await room.writer.call(lambda store: store.held("cluster-a", ended_after=LONG_AGO))
+    await room.close()
+
+    assert {job.key.id: job.life.outcome for job in held} == {"1": Outcome.COMPLETED, "2": None, "3": Outcome.FAILED}
+
+
+async def test_a_skipped_cluster_is_named_not_polled_and_polled_again_by_itself(tmp_path):
+    """POLL-9, SAY-4"""
+    from datetime import date
+
+    world = a_world("cluster-a", "1")
+    cluster = ScriptedCluster(world)
+    room, clock = a_room(tmp_path, [cluster], NOON)
+    station = room.stations[0]
+    station.section = station.section.model_copy(update={"skip_until": date(2026, 7, 3), "skip_reason": "maintenance"})
+    done = await room.tick(30)
+    assert cluster.polls == 0
+    assert done.all_read
+    report = await room.writer.call(lambda store: store.last_tick(finished=True))
+    assert "cluster-a: skipped until 2026-07-03: maintenance" in report.report
+
+    clock[0] = world.now = NOON + timedelta(days=2)
+    await room.tick(30)
+    await room.close()
+    assert cluster.polls == 1
+
+
+async def test_a_suspect_is_looked_at_between_ticks_and_healthy_clusters_are_not(tmp_path):
+    """LIVE-2: a narrower look."""
+    quiet, good = a_world("cluster-a", "1"), a_world("cluster-b", "2")
+    clusters = [ScriptedCluster(quiet), ScriptedCluster(good)]
+    room, clock = a_room(tmp_path, clusters, NOON)
+
+    def pass_time(span):
+        quiet.pass_time(span)
+        good.pass_time(span)
+        clock[0] = quiet.now
+
+    await room.tick(30)
+    pass_time(timedelta(minutes=1))
+    quiet.print("1")
+    good.print("2")
+    await room.tick(30)
+    pass_time(timedelta(minutes=20))
+    good.print("2")
+    await room.tick(30)
+    assert room.stations[0].memory["1"].life.phase is Phase.SUSPECT
+    polls = [each.polls for each in clusters]
+
+    pass_time(timedelta(minutes=2))
+    quiet.print("1")
+    await room.look_at_suspects()
+    await room.close()
+    assert [each.polls for each in clusters] == [polls[0] + 1, polls[1]]
+    assert room.stations[0].memory["1"].life.phase is Phase.RUNNING
+
+
+async def test_a_full_disk_for_the_records_is_said_and_the_tick_is_stored_all_the_same(tmp_path):
+    """LIVE-8"""
+    world = a_world("cluster-a", "1")
+    room, _ = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    (tmp_path / "agent_logs").write_text("in the way")
+    done = await room.tick(30)
+    last = await room.writer.call(lambda store: store.last_tick(finished=True))
+    await room.close()
+
+    assert "dated log could not be written" in done.trouble
+    assert last.number == done.number
+
+
+async def test_the_same_alert_is_said_once_and_closed_when_it_clears(tmp_path):
+    """SAY-5"""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    texts = []
+    for unreachable in (None, "Unable to contact slurm controller", "Unable to contact slurm controller", None):
+        world.unreachable = unreachable
+        world.pass_time(timedelta(minutes=15))
+        clock[0] = world.now
+        await room.tick(30)
+        last = await room.writer.call(lambda store: store.last_tick(finished=True))
+        texts.append(last.report.partition("**Flagged**")[2])
+    await room.close()
+
+    assert "nothing new" in texts[0]
+    assert "new: cluster-a: POLL-1 unread: Unable to contact slurm controller" in texts[1]
+    assert "nothing new" in texts[2]
+    assert "cleared: cluster-a: POLL-1" in texts[3]
+
+
+async def test_the_log_of_a_job_is_kept_piece_by_piece_and_nothing_twice(tmp_path):
+    """FIND-3, FIND-5"""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    for number in range(5):
+        world.pass_time()
+        clock[0] = world.now
+        world.print("1", f"step {number}\n".encode())
+        await room.tick(30)
+    row = room.stations[0].memory["1"].row
+    (cursor,) = await room.writer.call(lambda store: store.log_cursors(row))
+    kept = room.errands.kept.text(cursor)
+    await room.close()
+
+    assert kept == b"".join(f"step {number}\n".encode() for number in range(5))
+    assert cursor.lines == 5
+
+
+async def test_a_failed_job_has_its_diagnosis_and_its_record_in_the_tick_that_sees_it_end(tmp_path):
+    """FAIL-1, SAY-3"""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    world.pass_time()
+    clock[0] = world.now
+    world.print("1", b'step 1\nTraceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: bad\x1b[31m batch\n')
+    world.end("1", JobState.FAILED, 1)
+    await room.tick(30)
+    (record,) = (tmp_path / "agent_logs").glob("*cluster-a-1-failed.md")
+    text = record.read_text()
+    with Store.open(f"sqlite:///{tmp_path / 'supervisor.db'}") as store:
+        row = store.find_jobs("cluster-a/1")[0].row
+        (found,) = store.diagnoses(row)
+    await room.close()
+
+    assert found.category == "rank-crash"
+    assert found.document["cause"]["line"] == 4
+    assert "ValueError: bad" in text
+    assert "\x1b" not in text
