@@ -57,8 +57,9 @@ class AsyncsshShell:
         capture = _Capture(limit_bytes)
         link, channel = await self._session(capture)
         try:
-            channel.write(script)
-            channel.write_eof()
+            with contextlib.suppress(OSError):  # dropped this very moment: then the session's end is on its way too
+                channel.write(script)
+                channel.write_eof()
             await capture.ended.wait()
         finally:
             if not capture.ended.is_set() or capture.truncated:
