@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from supervisor.dialects.steps import Json, StepTrack, mark_of
 from supervisor.model.readings import Reading
@@ -81,6 +82,7 @@ class Bars:
         self.nameless, self.nameless_done, self.locked, self.step = None, 0, False, None
 
 
+@lru_cache(maxsize=1024)
 def _stem(label: str) -> str:
     """A description without its changing numbers, so that ``Epoch 3`` and ``Epoch 4`` are one bar."""
     return "".join("#" if char.isdigit() else char for char in label)[:60]

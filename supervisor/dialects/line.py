@@ -28,17 +28,18 @@ _VLLM_PROCESS = re.compile(r"(?:APIServer|EngineCore|VllmWorker|Worker_?(?:TP|PP
 _FULL = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T_](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _SHORT = re.compile(r"(?<![\d-])(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
 _GLOG = re.compile(r"[IWEFD](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
-_LOGGERS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\s*\|\s*[A-Z]+\s*\|\s*(?:[^|]{0,160}? - )?",  # loguru
-        r"\[[A-Z]+\|[^\]]{1,80}\] ?(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ )?>> ",  # transformers
-        r"(?:\[titan\] )?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ - [\w.]+ - [A-Z]+ - ",  # logging.basicConfig
-        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\] ?\[[A-Z]+\] ?(?:\[[^\]]{1,120}\] ?)*",  # deepspeed
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\s+[A-Z]+ [\w.]+:\d+ -- ",  # ray
-        r"[A-Z]{4,8} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? (?:\[[^\]]{1,80}\]|[\w./]+:\d+\]) ?",  # vllm
-        r"[IWEF]\d{4,8} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ )?(?:[\w./]+:\d+\] ?)?",  # glog
-        r"\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?\]?(?: ?\[[^\]]{1,80}\])?(?: -)?(?: \[?[A-Z]{4,8}\]?)?(?::| -)? ?",
+_LOGGER = re.compile(
+    "|".join(
+        (
+            r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\s*\|\s*[A-Z]+\s*\|\s*(?:[^|]{0,160}? - )?",  # loguru
+            r"\[[A-Z]+\|[^\]]{1,80}\] ?(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ )?>> ",  # transformers
+            r"(?:\[titan\] )?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ - [\w.]+ - [A-Z]+ - ",  # logging.basicConfig
+            r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\] ?\[[A-Z]+\] ?(?:\[[^\]]{1,120}\] ?)*",  # deepspeed
+            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\s+[A-Z]+ [\w.]+:\d+ -- ",  # ray
+            r"[A-Z]{4,8} \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? (?:\[[^\]]{1,80}\]|[\w./]+:\d+\]) ?",  # vllm
+            r"[IWEF]\d{4,8} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ )?(?:[\w./]+:\d+\] ?)?",  # glog
+            r"\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?\]?(?: ?\[[^\]]{1,80}\])?(?: -)?(?: \[?[A-Z]{4,8}\]?)?(?::| -)? ?",
+        )
     )
 )
 _DIGITS = frozenset(" 0123456789")
@@ -71,7 +72,8 @@ class Line:
     rank: int | None
     aggregated: bool
     repeated: int
-    stamp: Stamp | None
+    clock_s: float | None
+    """Seconds since 1970 on the log's own clock, where the line bears a time."""
 
     def reading(
         self,
@@ -86,7 +88,7 @@ class Line:
         elapsed_s: float | None = None,
         ahead: bool = False,
     ) -> Reading:
-        """A reading that quotes this line; its clock is set by the follower, who knows the year."""
+        """A reading that quotes this line."""
         return Reading(
             kind=kind,
             dialect=dialect,
@@ -97,6 +99,7 @@ class Line:
             total=total,
             metrics=metrics or {},
             elapsed_s=elapsed_s,
+            clock_s=self.clock_s,
             speaker=self.speaker,
             rank=self.rank,
             aggregated=self.aggregated,
@@ -113,8 +116,11 @@ def plain(text: str) -> str:
     return ESCAPES.sub("", text) if "\x1b" in text else text
 
 
-def unwrap(raw: str, offset: int = 0, number: int | None = None) -> Line:
-    """Takes the wrappings off one frame. Any text at all is a line; nothing here can fail."""
+def unwrap(raw: str, offset: int = 0, number: int | None = None, last_clock: float | None = None) -> Line:
+    """Takes the wrappings off one frame. Any text at all is a line; nothing here can fail.
+
+    ``last_clock``: the clock of the log before this line, which lends a year or a day to one that prints none.
+    """
     text = plain(raw).rstrip()
     speaker, rank, aggregated, repeated = "", None, False, 0
     outer: Stamp | None = None
@@ -144,12 +150,11 @@ def unwrap(raw: str, offset: int = 0, number: int | None = None) -> Line:
         aggregated = True
         text = text[: found.start()]
     body = text
-    if text[:1] in _LOGGER_STARTS:
-        for logger in _LOGGERS:
-            if (found := logger.match(text)) is not None:
-                body = text[found.end() :]
-                break
-    return Line(offset, number, raw, text, body, speaker, rank, aggregated, repeated, stamp_of(text) or outer)
+    if text[:1] in _LOGGER_STARTS and (found := _LOGGER.match(text)) is not None:
+        body = text[found.end() :]
+    stamp = stamp_of(text) or outer
+    clock_s = None if stamp is None else seconds(stamp, last_clock)
+    return Line(offset, number, raw, text, body, speaker, rank, aggregated, repeated, clock_s)
 
 
 def stamp_of(text: str) -> Stamp | None:

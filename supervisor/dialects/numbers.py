@@ -30,6 +30,8 @@ def number(text: str) -> float | None:
 
 def whole(text: str) -> int | None:
     """A counter such as ``1,832`` or tqdm's ``1.20k``; None if it is none."""
+    if text.isdecimal() and text.isascii() and len(text) <= _DIGITS:
+        return int(text)
     text = text.strip().replace(",", "")
     scale = SCALES.get(text[-1:]) if text[-1:].isalpha() else 1.0
     digits = text[:-1] if text[-1:].isalpha() else text
@@ -59,9 +61,10 @@ def words(text: str) -> dict[str, str]:
 
 def seconds_of(clock: str) -> float | None:
     """tqdm's ``2:10:33``, ``01:05`` or ``1 day, 2:00:00``; None for ``?``."""
-    days, _, rest = clock.rpartition("day")
-    rest = rest.lstrip("s, ")
-    parts = rest.split(":")
+    days, _, rest = clock.rpartition("day") if "d" in clock else ("", "", clock)
+    parts = rest.lstrip("s, ").split(":")
+    if len(parts) == 2 and parts[0].isdecimal() and parts[1].isdecimal():
+        return int(parts[0][:9]) * 60.0 + int(parts[1][:9])
     if not 1 <= len(parts) <= 4 or not all(part.replace(".", "", 1).isdigit() for part in parts):
         return None
     total = 0.0

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 
 from supervisor.dialects import skyrl, vllm
-from supervisor.dialects.line import Line, seconds, unwrap
+from supervisor.dialects.line import Line, unwrap
 from supervisor.dialects.malformed import Malformed
 from supervisor.dialects.roster import LONG, SIEVE, readers_of
 from supervisor.dialects.run import Run, State
@@ -180,15 +179,13 @@ def _read(run: Run, raw: bytes, offset: int, number: int | None, seen: float | N
     if b"\0" in raw or text.count("�") > len(text) // 8 + 4:
         run.count("undecodable")
         return
-    line = unwrap(text, offset, number)
-    if line.stamp is not None:
-        clock = seconds(line.stamp, run.clock)
-        if clock is not None:
-            run.clock, run.clock_at = clock, offset
+    line = unwrap(text, offset, number, run.clock)
+    if line.clock_s is not None:
+        run.clock, run.clock_at = line.clock_s, offset
     if run.blocks and line.speaker in run.blocks:
         gathered = _gather(run, line)
         if gathered is not None:
-            yield from _keep(run, gathered, line, seen)
+            yield from _keep(run, gathered, seen)
             return
     if "Step " in line.body and (header := skyrl.HEADER.match(line.body)) is not None:
         run.headers[line.speaker] = int(header[1][:18])
@@ -200,7 +197,7 @@ def _read(run: Run, raw: bytes, offset: int, number: int | None, seen: float | N
     short = line if len(text) <= SHORT else None
     for dialect in readers_of(raw):
         if short is None and dialect.NAME not in LONG:
-            short = unwrap(text[:SHORT], offset, number)
+            short = unwrap(text[:SHORT], offset, number, run.clock)
         try:
             readings = dialect.read(line if dialect.NAME in LONG or short is None else short)
         except (Malformed, ValueError, OverflowError):
@@ -209,16 +206,14 @@ def _read(run: Run, raw: bytes, offset: int, number: int | None, seen: float | N
         if readings:
             if dialect.NAME == skyrl.NAME and line.speaker in run.headers:
                 readings = _headed(run, line, readings)
-            yield from _keep(run, readings, line, seen)
+            yield from _keep(run, readings, seen)
             return
 
 
-def _keep(run: Run, readings: list[Reading], line: Line, seen: float | None) -> Iterator[Reading]:
-    clock = run.clock if line.stamp is not None else None
+def _keep(run: Run, readings: list[Reading], seen: float | None) -> Iterator[Reading]:
     for reading in readings:
-        timed = replace(reading, clock_s=clock) if clock is not None else reading
-        run.take(timed, seen)
-        yield timed
+        run.take(reading, seen)
+        yield reading
 
 
 def _headed(run: Run, line: Line, readings: list[Reading]) -> list[Reading]:
@@ -259,7 +254,7 @@ def _gather(run: Run, line: Line) -> list[Reading] | None:
     size += len(line.raw)
     if "}" in line.text:
         del run.blocks[line.speaker]
-        spoken = [unwrap(str(raw), int(place), number) for place, number, raw in lines]
+        spoken = [unwrap(str(raw), int(place), number, run.clock) for place, number, raw in lines]
         return skyrl.dict_reading(spoken, run.headers.pop(line.speaker, None))
     if size > LONGEST_BLOCK or len(lines) > MOST_BLOCK_LINES:
         del run.blocks[line.speaker]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.dialects import Malformed, follow, recognise, speaks_for
-from supervisor.dialects.line import seconds, unwrap
+from supervisor.dialects.line import unwrap
 from supervisor.dialects.numbers import number, pairs, seconds_of, whole
 from supervisor.dialects.roster import DIALECTS, SIEVE, readers_of
 from supervisor.dialects.vocabulary import bar_role, by_key, canonical, vocabulary
@@ -56,27 +56,20 @@ def test_rays_repeat_count_comes_off_and_is_told() -> None:
 
 def test_a_clock_without_its_year_or_day_takes_it_from_the_one_before() -> None:
     """vLLM prints no year, iris no date; both roll over."""
-    december = seconds(unwrap("2026-12-31 23:59:58,000 - root - INFO - x").stamp, None)  # type: ignore[arg-type]
+    december = unwrap("2026-12-31 23:59:58,000 - root - INFO - x").clock_s
     assert december is not None
-    january = seconds(unwrap("INFO 01-01 00:00:03 [loggers.py:248] x").stamp, december)  # type: ignore[arg-type]
-    iris = seconds(unwrap("[00:00:09] task=/a/b/0 | x").stamp, december)  # type: ignore[arg-type]
 
-    assert january == december + 5
-    assert iris == december + 11
+    assert unwrap("INFO 01-01 00:00:03 [loggers.py:248] x", last_clock=december).clock_s == december + 5
+    assert unwrap("[00:00:09] task=/a/b/0 | x", last_clock=december).clock_s == december + 11
 
 
 def test_a_printed_zone_is_taken_into_account() -> None:
-    plain = seconds(unwrap("2026-08-01T12:00:00Z x").stamp, None)  # type: ignore[arg-type]
-    ahead = seconds(unwrap("2026-08-01T14:00:00+02:00 x").stamp, None)  # type: ignore[arg-type]
-
-    assert plain == ahead
+    assert unwrap("2026-08-01T12:00:00Z x").clock_s == unwrap("2026-08-01T14:00:00+02:00 x").clock_s
 
 
 @pytest.mark.parametrize("text", ["2026-13-45 99:99:99,000 x", "INFO 02-31 00:00:00 [a.py:1] x", "I9999 12:00:00 x"])
 def test_a_date_that_does_not_exist_is_no_clock(text: str) -> None:
-    stamp = unwrap(text).stamp
-
-    assert stamp is None or seconds(stamp, None) is None
+    assert unwrap(text).clock_s is None
 
 
 def test_numbers_as_programs_print_them() -> None:
