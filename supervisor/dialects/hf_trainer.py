@@ -42,6 +42,8 @@ _EXAMPLES = re.compile(r"Num examples ?= ?([\d,]+)")
 _SAVED = re.compile(r"Saving model checkpoint to \S*?checkpoint-(\d+)")
 _CONTINUES = re.compile(r"Continuing training from global step (\d+)")
 _DICT = re.compile(r"\{ ?['\"][\w/ .@-]+['\"]: ?[^{}]*\}")
+_COUNTED = re.compile(r"'global_step/max_steps': ?'(\d+)/(\d+)'")
+"""ms-swift says the step in the dict."""
 _QUOTED_EPOCH = re.compile(r"'epoch': ?'")
 EPOCH_ERROR = "epoch_error"
 """By how much the printed epoch may be off: version 4 rounds to two decimals, version 5 to four significant digits."""
@@ -100,6 +102,9 @@ def trainer_dict(line: Line, printed: str, dialect: str) -> list[Reading]:
     if "epoch" in metrics:
         metrics[EPOCH_ERROR] = _half_a_digit(metrics["epoch"], quoted=_QUOTED_EPOCH.search(printed) is not None)
     step = metrics.get("step", metrics.get("global_step"))
+    counted = _COUNTED.search(printed)
+    if counted is not None:
+        step = float(counted[1][:18])
     exact = step is not None and step >= 0 and step.is_integer()
     return [
         line.reading(
@@ -108,6 +113,7 @@ def trainer_dict(line: Line, printed: str, dialect: str) -> list[Reading]:
             label="train",
             detail=broken,
             step=int(step) if exact and step is not None else None,
+            total=int(counted[2][:18]) if counted is not None else None,
             metrics=metrics,
         )
     ]

@@ -16,6 +16,7 @@ from supervisor.dialects import (
     levanter,
     llamafactory,
     megatron,
+    nemo_rl,
     openrlhf,
     plain,
     ray,
@@ -48,7 +49,7 @@ class Dialect(Protocol):
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    vllm, skyrl, openrlhf, slime, verl, torchtitan, llamafactory, trl, hf_trainer, megatron, harbor, tqdm, evals,
+    vllm, skyrl, openrlhf, slime, verl, torchtitan, llamafactory, trl, hf_trainer, megatron, nemo_rl, harbor, tqdm, evals,
     levanter, elastic, iris, ray, plain,
 )  # fmt: skip
 LONG = frozenset({"skyrl", "openrlhf", "slime", "verl", "llamafactory", "trl", "hf_trainer"})

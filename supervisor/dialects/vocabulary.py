@@ -114,7 +114,8 @@ def canonical(name: str) -> tuple[str, int] | None:
     head, slash, rest = name.partition("/")
     if slash and head in words.sink_prefixes:
         return canonical(rest)
-    return None
+    lower = name.lower()
+    return None if lower == name else canonical(lower)
 
 
 def by_key(metrics: Mapping[str, float]) -> dict[str, float]:

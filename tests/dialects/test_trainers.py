@@ -197,6 +197,31 @@ def test_a_gradient_that_is_nan_is_read_from_both_spellings() -> None:
         assert summary.hidden_nan == 1
 
 
+def test_ms_swift_says_the_step_in_its_dict() -> None:
+    log = (
+        "Train:   8%|8         | 5/60 [03:52<43:40, 47.64s/it]"
+        "{'loss': '0.2992', 'grad_norm': '0.61', 'learning_rate': '3.3e-05', 'epoch': '0.43', 'global_step/max_steps': '5/60', "
+        "'elapsed_time': '3m 53s', 'memory(GiB)': '14.3', 'train_speed(s/it)': '46.51'}\n"
+    )
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total) == (5, 60)
+    assert summary.series["loss"][0].step == 5
+
+
+def test_nemo_rl_names_the_step_that_begins_and_lists_its_results() -> None:
+    """A step that has begun is not yet done."""
+    log = (
+        "\n========================= Step 3/100 =========================\n▶ Preparing batch...\n\n📊 Training Results:\n"
+        "  • Loss: 0.0123\n  • Avg Reward: 0.4531\n  • Mean Generation Length: 812.5000\n"
+    )
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total, summary.bucket) == (2, 100, "rl")
+    assert (summary.metrics["policy_loss"], summary.metrics["reward"]) == (0.0123, 0.4531)
+    assert summary.series["reward"][0].step == 3
+
+
 def test_levanter_and_its_kin() -> None:
     log = (
         "I0801 12:00:00.123456 123456789 trainer.py:501] Training: step 11\n"
@@ -217,6 +242,19 @@ def test_levanter_and_its_kin() -> None:
         ("step 2/8 policy_loss=-0.0050 n=6291456", 2, 8, None),
         ("[rank3] step 1840 loss 2.1034 tok/s 42000 mem 66.1 GiB", 1840, None, 2.1034),
         ("2026-08-01 12:00:00,123 - train - INFO - Step: 7, loss: 1.5, lr: 1e-4", 7, None, 1.5),
+        (
+            "[2026-08-01 12:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[1e-05], mom=[(0.9, 0.95)]",
+            10,
+            None,
+            None,
+        ),
+        ("Step 12 | Time: 30.2s | Loss: 0.0023 | Entropy: 0.52 | LR: 1e-6", 12, None, 0.0023),
+        (
+            " [default0]:[INFO|DP=0|PP=0|TP=0]: iteration: 100 / 1000 | consumed_tokens: 1.2M | lm_loss: 10.5 | grad_norm: 2.2",
+            100,
+            1000,
+            10.5,
+        ),
         ('{"step": 30, "loss": 1.25, "lr": 0.0001}', 30, None, 1.25),
         ("Epoch 12:  41%|####      | 410/1000 [03:10<04:34,  2.15it/s, loss=0.412]", 410, 1000, 0.412),
     ],
