@@ -7,11 +7,12 @@ To add a dialect: one file with ``NAME``, ``MARKS`` (byte strings, one of which 
 from __future__ import annotations
 
 from supervisor.dialects.malformed import Malformed
+from supervisor.dialects.quotes import excerpt
 from supervisor.dialects.recognition import recognise, speaks_for
 from supervisor.dialects.roster import DIALECTS
 from supervisor.dialects.run import begun, next_attempt
 from supervisor.dialects.stream import follow
-from supervisor.dialects.summary import excerpt, summarise
+from supervisor.dialects.summary import summarise
 from supervisor.dialects.tail import tail_points
 
 __all__ = [

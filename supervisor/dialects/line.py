@@ -11,8 +11,8 @@ from datetime import date
 
 from supervisor.model.readings import Reading, ReadingKind, Spoken
 
-QUOTED = 4096
-"""Characters of raw text kept with a reading."""
+QUOTED = 65536
+"""Characters of raw text kept with a reading; the run's state keeps far less (see ``quotes``)."""
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _KUBE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) (?:std(?:out|err) [FP] )?")

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 from supervisor.dialects.hf_trainer import EPOCH_ERROR
 from supervisor.dialects.numbers import wire
+from supervisor.dialects.quotes import parts_of, shows
 from supervisor.dialects.vocabulary import by_key
 from supervisor.model.readings import Reading
 
 KEPT_ROWS = 128
 KEPT_QUOTES = 12
 """Newest rows whose text is kept, for quotes."""
-LONGEST_QUOTE = 16384
-"""Characters of text kept with one row."""
 Json = dict[str, object]
 
 
@@ -115,7 +114,8 @@ class Rows:
                 if isinstance(known, int) and isinstance(new, int) and new < known:
                     continue
             self.latest[key] = {
-                "value": wire(value), "step": row["step"], "segment": row["segment"], "clock": row["clock"], "said": said,
+                "value": wire(value), "step": row["step"], "segment": row["segment"],
+                "clock": row["clock"], "said": _showing(said, key),
             }  # fmt: skip
 
     # -- steps for lines that name none (the Trainer's dicts) ----------------------------------------------------------
@@ -156,17 +156,16 @@ class Rows:
         assert isinstance(values, dict)
         for key in values:
             held = self.latest.get(key)
-            if held is not None and held["step"] is None and held["said"] == newest["said"]:
+            if held is not None and held["step"] is None and held["clock"] == newest["clock"]:
                 self.latest[key] = {**held, "step": step, "segment": segment}
 
 
 def _quotes(reading: Reading) -> list[list[object]]:
-    quotes: list[list[object]] = []
-    room = LONGEST_QUOTE
-    for spoken in reading.said:
-        text = spoken.text[:room]
-        room -= len(text)
-        quotes.append([spoken.offset, spoken.line, text])
-        if room <= 0:
-            break
-    return quotes
+    return [[spoken.offset, spoken.line, spoken.text] for spoken in parts_of(reading)]
+
+
+def _showing(said: list[list[object]], key: str) -> list[list[object]]:
+    """Of the quoted parts, the one that shows a metric; all of them where none is known to."""
+    if len(said) <= 1:
+        return said
+    return next(([part] for part in said if shows(str(part[2]), key) >= 0), said[:1])

@@ -11,7 +11,7 @@ from supervisor.dialects.recognition import speaks_for
 from supervisor.dialects.run import Run, State
 from supervisor.dialects.steps import Json, StepTrack, gaps, rate
 from supervisor.dialects.stream import peek
-from supervisor.dialects.vocabulary import printed_names, vocabulary
+from supervisor.dialects.vocabulary import vocabulary
 from supervisor.model.readings import (
     Counter,
     EngineView,
@@ -78,20 +78,6 @@ def summarise(state: State, bucket: str | None = None, *, ended: bool = False, p
         lines=run.lines,
         offset=run.offset,
     )
-
-
-def excerpt(said: tuple[Spoken, ...], key: str, width: int = 240) -> Spoken | None:
-    """The part of a quoted line around a metric's printed name, as it stands in the file; None where no line bears it.
-
-    A whole mirror line is thousands of characters long, and a quote that does not show the value proves nothing.
-    """
-    for name in printed_names(key):
-        for spoken in said:
-            at = spoken.text.find(name)
-            if at >= 0:
-                start = max(0, min(at - width // 4, len(spoken.text) - width))
-                return Spoken(spoken.offset, spoken.line, spoken.text[start : start + width])
-    return Spoken(said[0].offset, said[0].line, said[0].text[:width]) if len(said) == 1 and said[0].text else None
 
 
 def _track(run: Run, kind: str) -> StepTrack:

@@ -131,11 +131,12 @@ def by_key(metrics: Mapping[str, float]) -> dict[str, float]:
     return {key: value for key, (_, value) in best.items()}
 
 
-def printed_names(key: str) -> Iterator[str]:
-    """The exact names under which a key may be printed, most telling first."""
-    for name, (known, _) in vocabulary().names.items():
-        if known == key:
-            yield name
+@cache
+def printed_names(key: str) -> tuple[str | re.Pattern[str], ...]:
+    """The names under which a key may be printed, most telling first; patterns for those with a varying part."""
+    words = vocabulary()
+    exact = [name for name, (known, _) in words.names.items() if known == key]
+    return (*exact, *(pattern for pattern, known, _ in words.patterns if known == key))
 
 
 @lru_cache(maxsize=1024)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
-from supervisor.dialects import excerpt
+from supervisor.dialects import excerpt, follow, summarise
 from tests.dialects.reads import readings_of, summary_of
 
 ENTRY = "\x1b[36m(skyrl_entrypoint pid=4100)\x1b[0m "
@@ -63,6 +64,24 @@ def test_a_quote_of_a_long_line_shows_the_value_that_it_is_for() -> None:
     assert quote.line == 1
 
 
+def test_the_last_name_of_a_line_of_many_thousand_characters_can_still_be_quoted() -> None:
+    """PROBE-4: production mirrors hold hundreds of names, and the reward stands near their end."""
+    names = ", ".join(f'"environment/tool_{n}_seconds_mean": {n}.5' for n in range(400))
+    log = mirror(
+        15, '{"async/staleness_max": 0, ' + names + ', "policy/raw_grad_norm": 0.21, "reward/avg_raw_reward": 0.619}'
+    )
+    state, _ = follow(None, log.encode(), 0)
+    summary = summarise(state)
+    for key, printed in (("reward", '"reward/avg_raw_reward": 0.619'), ("grad_norm", '"policy/raw_grad_norm": 0.21')):
+        for point in (summary.latest[key], summary.series[key][-1]):
+            quote = excerpt(point.said, key)
+            assert quote is not None
+            assert printed in quote.text
+            assert log.encode()[quote.offset :].startswith(quote.text.encode())
+    assert len(log) > 16_000
+    assert len(json.dumps(state)) < 8_000
+
+
 def test_broken_mirrors_are_counted_and_never_half_read() -> None:
     log = mirror(1, '{"reward/avg_raw_reward": 0.5, "policy/pol') + mirror(2, '{"_serialize_error": "unhashable"}')
     summary = summary_of(log)
@@ -104,7 +123,7 @@ def test_a_dict_printed_over_many_lines_is_one_step() -> None:
 
     assert summary.progress.step == 23
     assert (summary.metrics["reward"], summary.metrics["grad_norm"]) == (0.351, 0.21)
-    assert summary.latest["reward"].said[-1].line == 6
+    assert [spoken.line for spoken in summary.latest["reward"].said] == [5]
 
 
 def test_a_step_named_before_the_dict_is_its_step() -> None:
