@@ -65,7 +65,11 @@ class KubeLab:
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
-            return response.status, json.loads(response.read() or b"{}")
+            text = response.read()
+            try:
+                return response.status, json.loads(text or b"{}")
+            except ValueError:  # a path that is not served yet answers in plain text
+                return response.status, {"message": text.decode(errors="replace")}
         finally:
             connection.close()
 
@@ -106,7 +110,9 @@ class KubeLab:
         group = thing["apiVersion"]
         root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
         plural = f"{thing['kind'].lower()}s"
-        return self.must("POST", f"{root}/namespaces/{namespace}/{plural}", thing)
+        path = f"{root}/namespaces/{namespace}/{plural}"
+        self.until(f"{plural} are served", lambda: self.call("GET", path)[0] == 200)
+        return self.must("POST", path, thing)
 
     def pod_status(self, namespace: str, name: str) -> Json:
         return self.call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")[1].get("status", {})

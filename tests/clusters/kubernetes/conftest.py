@@ -40,6 +40,10 @@ class Eyes:
         assert isinstance(reading, Polled), reading
         return reading
 
+    @staticmethod
+    def now() -> datetime:
+        return datetime.now(UTC)
+
     def id(self, kind: str, name: str) -> str:
         return f"{self.namespace}/{kind}/{name}"
 

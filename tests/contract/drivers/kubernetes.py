@@ -26,7 +26,8 @@ _namespaces: list[str] = []
 class KubernetesDriver:
     """Jobs are batch Jobs of one pod. The lab's kubelet starts and stops the pods; what runs in them runs here."""
 
-    patience_s = 60.0
+    # A scheduler that has lost its API server several times waits up to a minute before it looks again.
+    patience_s = 120.0
     deadline_s = 5.0
     any_name = False
 
