@@ -224,18 +224,17 @@ class SlurmCluster:
             script = cancel_script(nonce, job.id, job.incarnation, self._site)
         except ValueError as error:
             return CancelReceipt(False, f"nothing was sent: {error}")
-        shell = self._shells[self._first]
-        try:
-            ran = await shell.run(script, limit_s=self._site.of(queue=2))
-        except LoginFailed as error:
-            return CancelReceipt(False, f"nothing was sent: {error.text}")
-        except ClusterError as error:
-            return CancelReceipt(None, error.text)
-        try:
-            answer = read_answer(self._name, shell.place, ran, nonce)
-        except ClusterError as error:
-            return CancelReceipt(None, error.text)
-        return receipt(answer, job)
+        refused = []
+        for at in self._in_turn():
+            shell = self._shells[at]
+            try:
+                ran = await shell.run(script, limit_s=self._site.of(queue=2))
+                return receipt(read_answer(self._name, shell.place, ran, nonce), job)
+            except LoginFailed as error:
+                refused.append(error.text)
+            except ClusterError as error:
+                return CancelReceipt(None, error.text)  # it may have been sent: nobody else is asked to send it
+        return CancelReceipt(False, f"nothing was sent: {'; '.join(refused)}")
 
     # -- check -----------------------------------------------------------------------------------------------------
 

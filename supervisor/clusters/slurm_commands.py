@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,6 +29,7 @@ UNIT = "\x1f"
 """Between the fields of a record whose only free text is the last field."""
 CHUNK = 400
 """Ids or paths in one command, so that no argument list grows beyond what systems take."""
+CHUNK_BYTES = 100_000
 KILL_AFTER_S = 2
 
 
@@ -385,8 +386,18 @@ class Place:
     other_id: str
 
 
-def chunks(things: Sequence[T]) -> Iterable[Sequence[T]]:
-    return (things[at : at + CHUNK] for at in range(0, len(things), CHUNK))
+def chunks(things: Iterable[T], size: Callable[[T], int] = lambda thing: len(str(thing))) -> list[list[T]]:
+    """Lots of at most ``CHUNK`` things and, but for a thing that is longer by itself, ``CHUNK_BYTES``."""
+    lots: list[list[T]] = []
+    room = 0
+    for thing in things:
+        length = size(thing)
+        if not lots or len(lots[-1]) >= CHUNK or length > room:
+            lots.append([])
+            room = CHUNK_BYTES
+        lots[-1].append(thing)
+        room -= length
+    return lots
 
 
 def _assigned(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from supervisor.clusters.shell import Shell
 from supervisor.clusters.slurm_commands import (
-    CHUNK,
     Nonce,
     Place,
     Site,
+    chunks,
     follow_script,
     places_script,
     poll_script,
@@ -94,7 +94,7 @@ class Looker:
             quota_command=settings.quota_command,
             site=self.site,
         )
-        limit = self.site.of(queue=1, accounting=1, logs=_runs(paths), quota=1 if settings.quota_command else 0)
+        limit = self.site.of(queue=1, accounting=1, logs=len(chunks(paths)), quota=1 if settings.quota_command else 0)
         before = time.monotonic()
         answer = await self._run(script, nonce, limit)
         return read_look(self.cluster, self.shell.place, answer, nonce, watch, settings, now, time.monotonic() - before)
@@ -177,7 +177,7 @@ class Looker:
             site=self.site,
         )
         try:
-            limit = self.site.of(queue=1 if ids else 0, accounting=_runs(asked))
+            limit = self.site.of(queue=1 if ids else 0, accounting=len(chunks(asked)))
             answer = await self._run(script, nonce, limit)
         except ClusterError as error:
             look.problems.append(error.text)
@@ -226,7 +226,7 @@ class Looker:
         if not paths and not places:
             return
         nonce, asked = self.fresh_nonce(), list(dict.fromkeys(paths.values()))
-        limit = self.site.of(logs=_runs(asked) + _runs(places))
+        limit = self.site.of(logs=len(chunks(asked)) + len(chunks(places)))
         try:
             answer = await self._run(places_script(nonce, paths=asked, places=places, site=self.site), nonce, limit)
         except ClusterError as error:
@@ -297,7 +297,3 @@ def _other_id(row: QueueRow | AccountingRow) -> str:
 
 def _usable(path: str) -> bool:
     return bool(path) and "\0" not in path
-
-
-def _runs(things: Sized) -> int:
-    return -(-len(things) // CHUNK)

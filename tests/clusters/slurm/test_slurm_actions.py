@@ -154,6 +154,18 @@ async def test_a_cancel_that_was_cut_off_may_have_worked(
     assert (await cluster_of(login).cancel(JOB, leave())).accepted is accepted
 
 
+async def test_a_cancel_goes_through_another_login_node_only_where_nothing_was_sent(login: ScriptedLogin) -> None:
+    """KILL-3"""
+    other = ScriptedLogin(name="login2")
+    login.raises = LoginFailed("alpha", "login1 refused the key")
+    await cluster_of(login, other).cancel(JOB, leave())
+    assert len(other.scripts) == 1
+
+    login.raises = TookTooLong("alpha", "the command", 60)
+    await cluster_of(login, other).cancel(JOB, leave())
+    assert len(other.scripts) == 1
+
+
 async def test_a_cancel_whose_connection_dropped_may_have_worked(login: ScriptedLogin) -> None:
     login.spoil = lambda _, whole: Ran(None, whole[:10], b"")
 

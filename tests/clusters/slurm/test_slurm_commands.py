@@ -19,6 +19,7 @@ from supervisor.clusters.slurm_commands import (
     Site,
     cancel_script,
     check_script,
+    chunks,
     follow_script,
     places_script,
     poll_script,
@@ -119,6 +120,15 @@ def test_a_nonce_that_slurm_would_read_as_a_width_or_column_is_refused(word: str
 
 def test_every_run_has_a_nonce_of_its_own() -> None:
     assert len({Nonce.fresh().word for _ in range(1000)}) == 1000
+
+
+@given(st.lists(st.integers(1, 3 * slurm_commands.CHUNK_BYTES), max_size=60))
+def test_no_command_grows_beyond_what_systems_take(lengths: list[int]) -> None:
+    lots = chunks(lengths, size=lambda length: length)
+
+    assert [length for lot in lots for length in lot] == lengths
+    assert all(len(lot) == 1 or sum(lot) <= slurm_commands.CHUNK_BYTES for lot in lots)
+    assert [len(lot) for lot in chunks(range(1000))] == [400, 400, 200]
 
 
 # -- what touches files, on real files ---------------------------------------------------------------------------------

@@ -509,6 +509,17 @@ async def test_a_login_node_that_lies_is_found_out_by_the_other(
     assert isinstance(doubt, Unreached) and f"{job} RUNNING" in doubt.reason
 
 
+async def test_a_quota_command_of_the_sites_own_is_read(slurm_lab: SlurmLab, follow: Callable[..., Follower]) -> None:
+    """CLEAN-4"""
+    pattern = r"^ *(?P<inodes_soft>\d+) +(?P<inodes_used>\d+)$"
+    follower = follow(quota_command="df --output=itotal,iused / | tail -n 1", quota_pattern=pattern)
+
+    reading = await follower.good()
+
+    assert reading.headroom is not None and reading.problems == ()
+    assert reading.headroom.inodes_used and reading.headroom.inodes_soft
+
+
 async def test_a_squeue_that_prints_an_error_and_exits_0_is_no_empty_queue(
     slurm_lab: SlurmLab, follow: Callable[..., Follower]
 ) -> None:
