@@ -18,9 +18,7 @@ _STEP = re.compile(
     r"(?:^|[\s|,(\[{])['\"]?(?:global[_ ]|train[_ ])?[Ss]tep['\"]?\s*[ =:#]\s*(\d+)(?:\s*(?:/|of)\s*([\d,]+))?(?![\w.]*\.\w)"
 )
 _PAIR = re.compile(r"(?:^|[\s|,(\[;])([A-Za-z_][\w/.@-]{0,60})\s*[=: ]\s*(" + NUMBER + r")(?![\w:-])")
-_TOTAL = re.compile(
-    r"\b(?:[Tt]otal|[Mm]ax)[ _](?:(?:training|optimi[sz]ation|train|optimizer)[ _])?steps?\s*[=:]\s*([\d,]+)"
-)
+_TOTAL = re.compile(r"\b[Tt]otal[ _](?:(training|optimi[sz]ation|train|optimizer)[ _])?steps?\s*[=:]\s*([\d,]+)")
 _RESUMED = re.compile(r"\b[Rr]esum(?:ing|ed)\b.{0,60}?\b(?:opt_|global_?)?step[-_ :=]*(\d+)")
 _FINISHED = re.compile(r"^\W*[Tt]raining (?:has )?(?:finished|completed)\b")
 LONGEST = 4000
@@ -30,7 +28,8 @@ LONGEST = 4000
 def read(line: Line) -> list[Reading]:
     text = line.body[:LONGEST]
     if (found := _TOTAL.search(text)) is not None:
-        return [line.reading(ReadingKind.BANNER, NAME, label="total_steps", detail="plain", total=whole(found[1]))]
+        detail = "" if found[1] else "hearsay"
+        return [line.reading(ReadingKind.BANNER, NAME, label="total_steps", detail=detail, total=whole(found[2]))]
     if (found := _RESUMED.search(text)) is not None:
         return [line.reading(ReadingKind.BANNER, NAME, label="resume", step=int(found[1]))]
     if _FINISHED.search(text) is not None:

@@ -15,6 +15,8 @@ MOST = 48
 
 def parts_of(reading: Reading) -> list[Spoken]:
     """The reading's lines, long ones cut down to the parts that show known metrics. Each part stands in the file as it is."""
+    if all(len(spoken.text) <= SHORT for spoken in reading.said):
+        return list(reading.said[:MOST])
     kept: list[Spoken] = []
     names = [name for name in reading.metrics if canonical(name) is not None]
     for spoken in reading.said:

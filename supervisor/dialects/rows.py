@@ -38,7 +38,7 @@ class Rows:
 
     def add(self, reading: Reading, step: int | None, segment: int, highest: int | None, seen: float | None) -> bool:
         """Takes a reading's metrics in. True if a value was new."""
-        values = by_key(reading.metrics)
+        values = {key: wire(value) for key, value in by_key(reading.metrics).items()}
         if not values:
             return False
         held = self._row_of(step)
@@ -51,7 +51,7 @@ class Rows:
             "step": step,
             "segment": segment,
             "again": again,
-            "values": {key: wire(value) for key, value in values.items()},
+            "values": values,
             "clock": reading.clock_s,
             "seen": seen,
             "said": _quotes(reading),
@@ -82,7 +82,7 @@ class Rows:
             not isinstance(row["step"], int) or row["step"] > step for row in self.rows if not row["again"]
         )
 
-    def _merge(self, row: Json, values: dict[str, float], reading: Reading, seen: float | None) -> bool:
+    def _merge(self, row: Json, values: dict[str, float | str], reading: Reading, seen: float | None) -> bool:
         held = row["values"]
         assert isinstance(held, dict)
         fresh = {key: value for key, value in values.items() if key not in held}
@@ -96,7 +96,7 @@ class Rows:
         quoted = said + _quotes(reading) if len(self.rows) - place <= KEPT_QUOTES else said
         changed: Json = {
             **row,
-            "values": {**held, **{key: wire(value) for key, value in fresh.items()}},
+            "values": {**held, **fresh},
             "clock": row["clock"] if row["clock"] is not None else reading.clock_s,
             "said": quoted[:KEPT_ROWS],
         }
@@ -104,7 +104,7 @@ class Rows:
         self._remember(changed, fresh, reading)
         return True
 
-    def _remember(self, row: Json, values: dict[str, float], reading: Reading | None = None) -> None:
+    def _remember(self, row: Json, values: dict[str, float | str], reading: Reading | None = None) -> None:
         said = row["said"] if reading is None else _quotes(reading)
         assert isinstance(said, list)
         for key, value in values.items():
@@ -114,7 +114,7 @@ class Rows:
                 if isinstance(known, int) and isinstance(new, int) and new < known:
                     continue
             self.latest[key] = {
-                "value": wire(value), "step": row["step"], "segment": row["segment"],
+                "value": value, "step": row["step"], "segment": row["segment"],
                 "clock": row["clock"], "said": _showing(said, key),
             }  # fmt: skip
 

@@ -225,10 +225,9 @@ class Run:
         self.announced.take(reading, seen)
         label, total = reading.label, reading.total
         if label == "total_steps":
-            self.track.set_total(
-                total, 1 if reading.aggregated and reading.detail == "plain" and "raining" not in reading.text else 3
-            )
-            self.track.announce()
+            self.track.set_total(total, 1 if reading.detail == "hearsay" else 3)
+            if reading.detail != "hearsay":
+                self.track.announce()
         elif label == "num_epochs":
             self.rows.epochs = total
         elif label == "num_examples":

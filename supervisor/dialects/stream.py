@@ -47,7 +47,7 @@ def follow(
     """
     run = Run.load(state)
     seen = None if seen_at is None else seen_at.timestamp()
-    if state is None and offset:
+    if not state and offset:
         run.began = run.offset = offset
         run.skipping = "gap"
         run.lines = lines_skipped

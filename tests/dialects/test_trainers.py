@@ -282,6 +282,17 @@ def test_prose_with_a_step_in_it_is_no_progress(line: str) -> None:
     assert [reading for reading in readings_of(line + "\n") if reading.step is not None] == []
 
 
+def test_a_total_in_some_other_programs_settings_is_not_the_trainers() -> None:
+    """SFT-1: an agent's step limit or a scheduler's print is hearsay beside the training bar."""
+    log = (
+        "agent config: max_steps: 30, max_tokens: 4096\n(WorkerDict pid=7) Total steps: 560, num_warmup_steps: 0\n"
+        "Training Progress:   3%|3         | 1/30000 [10:41<5:09:58, 641.31s/it]\n"
+    )
+
+    assert summary_of("max_steps: 30\n").progress.total is None
+    assert summary_of(log).progress.total == 30000
+
+
 def test_elastic_names_the_ranks_it_saw_fail() -> None:
     """FIND-7: it echoes a death."""
     log = (
