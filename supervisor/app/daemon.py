@@ -68,12 +68,13 @@ class Daemon:
     def __init__(self, settings: Any, path: Path) -> None:
         import structlog
 
+        from supervisor.app.alive import name_of
         from supervisor.app.clock import utc_now
 
         self.log = structlog.get_logger("supervisor.daemon")
         self.settings, self.path, self.clock = settings, path, utc_now
         self.started_at = utc_now()
-        self.owner = f"{socket.gethostname()}:{os.getpid()}:{int(self.started_at.timestamp())}"
+        self.owner = name_of(self.started_at.timestamp())
         self.next_tick_at: datetime | None = None
         self.trouble: str | None = None
         self._tick_wanted = asyncio.Event()

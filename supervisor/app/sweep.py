@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import structlog
 
+from supervisor.app.alive import gone
 from supervisor.app.fleet import REMEMBERED, Station, skipped_status, status_after
 from supervisor.app.follow import Follower
 from supervisor.app.rooms import Rooms
@@ -24,6 +26,9 @@ from supervisor.model.polling import Polled, Reading, Unreached
 from supervisor.model.records import PollRecord
 from supervisor.rules.memory import Memory
 from supervisor.rules.step import Steps, step
+
+if TYPE_CHECKING:
+    from supervisor.store.store import Store
 
 log = structlog.get_logger("supervisor.sweep")
 
@@ -96,7 +101,7 @@ class Sweeper:
         longest = max((each.section.deadline_s for each in stations), default=0)
         until = now + timedelta(seconds=self.lease_s + longest)
         names = [each.name for each in stations if not each.skipped(now)]
-        return await self.writer.call(lambda store: store.take_clusters(names, self.owner, now, until))
+        return await self.writer.call(lambda store: _take(store, names, self.owner, now, until))
 
     async def look(self, stations: list[Station], tick: int) -> None:
         """A narrower look between ticks: the same visit, counted to the tick before."""
@@ -213,3 +218,15 @@ class Sweeper:
                     sign=move.read.sign.value,
                     reason=move.read.reason,
                 )
+
+
+def _take(store: Store, names: list[str], owner: str, now: datetime, until: datetime) -> set[str]:
+    """Leases for ``names``. What a dead daemon of this very machine holds is not waited for."""
+    ours = store.take_clusters(names, owner, now, until)
+    if len(ours) == len(names):
+        return ours
+    dead = [each for each in store.owners(now) if each != owner and gone(each)]
+    for each in dead:
+        log.warning("daemon.taken_over", owner=each)
+        store.disown(each, now)
+    return store.take_clusters(names, owner, now, until) if dead else ours

@@ -134,6 +134,19 @@ class Ticks:
         with self._db.write(f"giving {cluster} back") as connection:
             return connection.execute(mine).rowcount == 1
 
+    def disown(self, owner: str, now: datetime) -> None:
+        """Take from a daemon that is known to be dead what it held: its clusters, and the errands it was at."""
+        with self._db.write(f"taking over from {owner}") as connection:
+            self._db.run(connection, "DELETE FROM lease WHERE owner = ?", (owner,))
+            free = "UPDATE errand SET owner = NULL, due_at = ? WHERE owner = ? AND finished_at IS NULL"
+            self._db.run(connection, free, (to_us(now), owner))
+
+    def owners(self, now: datetime) -> set[str]:
+        """Daemons that hold a cluster or an errand at ``now``."""
+        text = "SELECT owner FROM lease WHERE until > ? UNION SELECT owner FROM errand WHERE owner IS NOT NULL AND finished_at IS NULL"
+        with self._db.read("reading who holds what") as connection:
+            return {str(row[0]) for row in self._db.run(connection, text, (to_us(now),))}
+
     def leases(self, now: datetime) -> list[Lease]:
         """Leases that run at ``now``, by cluster."""
         query = sa.select(schema.lease).where(schema.lease.c.until > now).order_by(schema.lease.c.cluster)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import sqlite3
+import time
 from datetime import timedelta
 
 import pytest
 
+from supervisor.app.alive import gone
 from supervisor.model.errors import LoginNeedsPerson
 from supervisor.model.job import JobState, Outcome
 from supervisor.model.lifecycle import Phase
@@ -60,7 +64,9 @@ async def test_a_hanging_cluster_adds_nothing_to_the_others_and_is_unknown(tmp_p
     assert not done.all_read
 
 
-@pytest.mark.parametrize(("broken", "words"), [(Breaking, "fault in the supervisor itself"), (WantsPerson, "second factor")])
+@pytest.mark.parametrize(
+    ("broken", "words"), [(Breaking, "fault in the supervisor itself"), (WantsPerson, "second factor")]
+)
 async def test_what_a_backend_raises_is_a_reason_and_never_an_empty_cluster(tmp_path, broken, words):
     """POLL-1"""
     world = a_world("cluster-a", "1")
@@ -266,7 +272,10 @@ async def test_a_failed_job_has_its_diagnosis_and_its_record_in_the_tick_that_se
     await room.tick(30)
     world.pass_time()
     clock[0] = world.now
-    world.print("1", b'step 1\nTraceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: bad\x1b[31m batch\n')
+    world.print(
+        "1",
+        b'step 1\nTraceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: bad\x1b[31m batch\n',
+    )
     world.end("1", JobState.FAILED, 1)
     await room.tick(30)
     (record,) = (tmp_path / "agent_logs").glob("*cluster-a-1-failed.md")
@@ -280,3 +289,31 @@ async def test_a_failed_job_has_its_diagnosis_and_its_record_in_the_tick_that_se
     assert found.document["cause"]["line"] == 4
     assert "ValueError: bad" in text
     assert "\x1b" not in text
+
+
+async def test_what_a_killed_daemon_of_this_machine_held_is_taken_over_at_once(tmp_path):
+    """House, idea 4: after a crash nobody waits for a lease of the dead."""
+    import subprocess
+
+    done = subprocess.Popen(["true"])
+    done.wait()
+    dead = f"{socket.gethostname()}:{done.pid}:{int(NOON.timestamp())}"
+    world = a_world("cluster-a", "1")
+    first, _ = a_room(tmp_path, [ScriptedCluster(world)], NOON, owner=dead)
+    await first.tick(30)
+    second, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON + timedelta(seconds=5), owner="daemon-b")
+    world.now = clock[0]
+    swept = await second.tick(30)
+    await second.close()
+
+    assert [each.state for each in swept.clusters] == ["ok"]
+
+
+def test_nothing_is_claimed_of_daemons_on_other_machines_and_reused_pids_are_told():
+    """Not seen is never the same as not there."""
+    mine = os.getpid()
+    now = int(time.time())
+    assert not gone("another-host:1:1000")
+    assert not gone(f"{socket.gethostname()}:{mine}:{now}")
+    assert gone(f"{socket.gethostname()}:{mine}:{now - 10**6}"), "that daemon began long before this process did"
+    assert not gone("daemon-a")

@@ -26,7 +26,13 @@ HOUR_S = 3600.0
 
 
 def a_room(
-    folder: Path, clusters: Sequence[Cluster], now: datetime, *, owner: str = "daemon-a", url: str = "", deadline_s: float = 30
+    folder: Path,
+    clusters: Sequence[Cluster],
+    now: datetime,
+    *,
+    owner: str = "daemon-a",
+    url: str = "",
+    deadline_s: float = 30,
 ) -> tuple[Watchroom, list[datetime]]:
     """An open watchroom over ``clusters``, and its clock: a list whose one value is now."""
     url = url or f"sqlite:///{folder / 'supervisor.db'}"
@@ -42,7 +48,9 @@ def a_room(
         return clock[0]
 
     stations = [
-        Station(each.name, ClusterSection(name=each.name, kind="host", deadline_s=deadline_s, of_kind=HostSettings()), each)
+        Station(
+            each.name, ClusterSection(name=each.name, kind="host", deadline_s=deadline_s, of_kind=HostSettings()), each
+        )
         for each in clusters
     ]
     room = Watchroom(
@@ -72,7 +80,9 @@ def story(folder: Path) -> dict[str, list[tuple[object, ...]]]:
     """All that the store tells of every job's life: for comparing two runs of one story."""
     with Store.open(f"sqlite:///{folder / 'supervisor.db'}") as store:
         told: dict[str, list[tuple[object, ...]]] = {}
-        for found in (job for cluster in ("cluster-a", "cluster-b") for job in store.held(cluster, ended_after=LONG_AGO)):
+        for found in (
+            job for cluster in ("cluster-a", "cluster-b") for job in store.held(cluster, ended_after=LONG_AGO)
+        ):
             assert found.row is not None
             told[str(found.ref)] = [
                 (step.number, step.transition.before.phase, step.transition.after.phase, step.transition.after.outcome,

@@ -31,7 +31,9 @@ def chapters():
         world.print("2", b"step 2\n")
 
     def die(world):
-        world.print("2", b'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: bad batch\n')
+        world.print(
+            "2", b'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: bad batch\n'
+        )
         world.end("2", JobState.FAILED, 1)
         world.submit("3", "chain")
         world.print("1", b"step 2\n")
@@ -101,7 +103,9 @@ def tick_in_a_child(folder: Path, world: World, die_at: int) -> tuple[bool, int]
         try:
             counter = [0]
             loop = asyncio.new_event_loop()
-            loop.set_task_factory(lambda loop, coro, **named: asyncio.Task(_drive(_Counted(coro, counter, die_at)), loop=loop, **named))
+            loop.set_task_factory(
+                lambda loop, coro, **named: asyncio.Task(_drive(_Counted(coro, counter, die_at)), loop=loop, **named)
+            )
             loop.run_until_complete(one_tick(folder, [world]))
             os.write(write, str(counter[0]).encode())
             status = 0

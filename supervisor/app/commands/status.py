@@ -144,19 +144,10 @@ def _fewer(jobs: list[Any]) -> tuple[list[Any], int]:
 
 
 def _process_gone(summary: Any) -> bool:
-    """True where the newest daemon ran on this host and its process is there no more."""
-    import os
-    import socket
+    """True where the newest daemon ran on this machine and its process is there no more."""
+    from supervisor.app.alive import gone
 
-    if not summary.heartbeats or summary.heartbeats[0].host != socket.gethostname():
-        return False
-    try:
-        os.kill(summary.heartbeats[0].pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    return bool(summary.heartbeats) and gone(summary.heartbeats[0].daemon)
 
 
 def _watch(args: argparse.Namespace, where: Any) -> int:

@@ -24,6 +24,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
     from datetime import timedelta
 
+    from supervisor.app.alive import gone
     from supervisor.app.asking import asker
     from supervisor.app.clock import utc_now
     from supervisor.app.events import set_up
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         alive = [
             beat for beat in store.heartbeats() if beat.next_tick_at and now - beat.beat_at < timedelta(seconds=45)
         ]
-        if alive and not _gone(alive[0]):
+        if alive and not gone(alive[0].daemon):
             number = _asked(store, asker(), args.wait)
         else:
             from supervisor.app.daemon import Daemon
@@ -48,21 +49,6 @@ def run(args: argparse.Namespace) -> int:
             last = store.last_tick(finished=True)
             number = last.number if last else 0
         return _printed(store, number, args.json)
-
-
-def _gone(beat: Any) -> bool:
-    import os
-    import socket
-
-    if beat.host != socket.gethostname():
-        return False
-    try:
-        os.kill(beat.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
 
 
 def _asked(store: Any, by: str, wait_s: float) -> int:
