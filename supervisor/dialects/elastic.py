@@ -10,7 +10,7 @@ from supervisor.model.readings import Reading, ReadingKind
 NAME = "elastic"
 MARKS = (b"exitcode", b"closing signal SIG", b"death signal")
 _FAILED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
-_SUMMARY = re.compile(r"exitcode +: (-?\d+) \(pid: (\d+)\)(?: \((SIG\w+)\))?")
+_SUMMARY = re.compile(r"exitcode +: (-?\d+) \(pid: (\d+)\)(?: +\((SIG\w+)\))?")
 
 
 def read(line: Line) -> list[Reading]:

@@ -19,8 +19,9 @@ MARKS = (b"%|", b"% Completed |", b"%) [", b"Progress on:")
 _COUNT = r"\d+(?:\.\d+)?[kKMGTP]?"
 _BAR = re.compile(
     r"(\d{1,3})%(?:\|[^|\n]*\|| Completed \|) *(" + _COUNT + r")/(" + _COUNT + r")([^\[\]\n]{0,24})"
-    r"\[((?:\d+ days?, )?[\d:.]+)<([^,\]\n]*)(?:, *([^,\]\n]*))?(?:, *([^\]\n]*))?\]"
+    r"\[(?:((?:\d+ days?, )?[\d:.]+)<([^,\]\n]*)(?:, *([^,\]\n]*))?(?:, *([^\]\n]*))?(\]|$)|[^<\]\n]{0,16}$)"
 )
+"""A frame cut off at a terminal's width has no end, and its last words may be half ones."""
 _WHOLE_LINE = re.compile(r"^(.{0,80}?):? +(\d+)/(\d+) \((\d+)%\) \[(\d+)s\](.*)$")
 _LOGGABLE = re.compile(
     r"Progress on:(.*?) ("
@@ -51,8 +52,8 @@ def read(line: Line) -> list[Reading]:
                 role,
                 bar[2],
                 bar[3],
-                seconds_of(bar[5]),
-                _postfix(bar[8]),
+                seconds_of(bar[5]) if bar[5] else None,
+                _postfix(bar[8]) if bar[9] else {},
                 fresh="?" in (bar[7] or ""),
             )
         )

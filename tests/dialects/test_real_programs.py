@@ -94,3 +94,40 @@ def test_a_driver_log_of_ray_keeps_the_trainer_and_counts_no_engines() -> None:
     assert [point.step for point in summary.series["grad_norm"]] == [3, 4, 5, 6]
     assert [round(point.value, 2) for point in summary.series["grad_norm"]] == [0.23, 0.24, 0.25, 0.26]
     assert summary.progress.rate_per_s == pytest.approx(1.66, rel=0.05)
+
+
+def test_the_launcher_tells_which_ranks_died_and_how() -> None:
+    """FIND-7: rank 1 was killed; the launcher then ended rank 0, and lists that one first."""
+    summary = summary_of("elastic")
+
+    assert summary.progress.step == 2
+    assert [mark.said.text.strip() for mark in summary.failures][1:] == [
+        "exitcode  : -15 (pid: 16020)  (SIGTERM)",
+        "exitcode  : -9 (pid: 16021)  (SIGKILL)",
+    ]
+    assert "failed (exitcode: -9) local_rank: 1" in summary.failures[0].said.text
+
+
+@pytest.mark.parametrize(
+    ("frame", "step", "total", "elapsed_s"),
+    [
+        ("Training Step Progress:  81%|▊| 78/96 [59:59<00:00, 100000.00it/s, loss=nan, lr=", 78, 96, 3599.0),
+        ("Training Step Progress:  50%|4| 907/1832 [00:03<04:40,  3.30", 907, 1832, 3.0),
+        (" 62%|▌| 18707/30000 [25:00:00<00:00, 3.10it/s, loss=0.4", 18707, 30000, 90000.0),
+        ("Training Step Progress: 100%|██████████| 7/7 [00:00<?, ?it/s]", 7, 7, 0.0),
+    ],
+)
+def test_frames_cut_off_at_a_terminals_width_still_show_the_count(
+    frame: str, step: int, total: int, elapsed_s: float
+) -> None:
+    """As tqdm itself made them; half a number at the cut is not read."""
+    _, readings = follow(None, frame.encode() + b"\r", 0)
+    (reading,) = readings
+
+    assert (reading.step, reading.total, reading.elapsed_s) == (step, total, elapsed_s)
+    assert "loss" not in reading.metrics
+
+
+@pytest.mark.parametrize("frame", [" 62%|▌| 18707/300", " 62%|▌| 18707/30000"])
+def test_a_total_that_may_be_cut_off_is_no_total(frame: str) -> None:
+    assert follow(None, frame.encode() + b"\r", 0)[1] == ()
