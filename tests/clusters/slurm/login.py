@@ -145,8 +145,8 @@ class ScriptedLogin:
                 wanted += [row for row in self.accounting if row.id.split("_")[0] in asked and row not in wanted]
                 return self._accounting(wanted, nonce)
             case "details":
-                asked = ids.split(",")
-                rows = [row for row in self.details if row.raw_id in asked]
+                asked = set(ids.split(","))
+                rows = [row for row in self.details if not ids or row.raw_id in asked]
                 return "".join(nonce.gap.join(row) + nonce.end + "\n" for row in rows)
             case "logs":
                 return "".join(self._file(path, nonce) for path in arguments)
