@@ -32,6 +32,8 @@ class Run:
     pending: bytes = b""
     skipping: str = ""
     """Why bytes are dropped up to the next line: ``oversized``, ``gap``, or not at all."""
+    seen: float | None = None
+    """When the newest bytes were read, seconds since 1970."""
     began: int = 0
     """Where in the file following began."""
     clock: float | None = None

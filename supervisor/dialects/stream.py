@@ -65,13 +65,16 @@ def peek(state: State, *, ended: bool = False) -> Run:
     still grow, and half a number is a wrong one.
     """
     run = Run.load(state)
-    raw = run.pending.rstrip()
-    whole = raw.endswith((b"]", b"}", b"\x1b[0m")) or (b"%|" in raw and b"]" in raw[raw.rfind(b"%|") :])
-    if raw and not run.skipping and (ended or whole):
-        for _ in _take(run, b"\n", None):
+    if run.pending and not run.skipping and (ended or _shows_its_end(run.pending)):
+        for _ in _take(run, b"\n", run.seen):
             pass
         run.offset -= 1
     return run
+
+
+def _shows_its_end(pending: bytes) -> bool:
+    raw = pending.rstrip()
+    return raw.endswith((b"]", b"}", b"\x1b[0m")) or (b"%|" in raw and b"]" in raw[raw.rfind(b"%|") :])
 
 
 def _gap(run: Run, offset: int, lines_skipped: int | None) -> None:
@@ -86,6 +89,8 @@ def _take(run: Run, chunk: bytes, seen: float | None) -> Iterator[Reading]:
     """Readings of a chunk that follows what was taken in, merged into the run as they come."""
     buffer = run.pending + chunk
     base = run.offset - len(run.pending)
+    early = base + len(run.pending) if run.pending and _shows_its_end(run.pending) else base
+    seen_early, run.seen = run.seen, seen if seen is not None else run.seen
     run.offset += len(chunk)
     end = max(buffer.rfind(b"\n"), buffer.rfind(b"\r")) + 1
     run.pending = buffer[end:]
@@ -121,7 +126,8 @@ def _take(run: Run, chunk: bytes, seen: float | None) -> Iterator[Reading]:
         at = start
         number = None if run.lines is None else run.lines + newlines + 1
         if stop > start:
-            yield from _read(run, frames[start:stop], base + start, number, seen)
+            when = seen_early if base + start < early else seen  # a frame that was whole before is no news now
+            yield from _read(run, frames[start:stop], base + start, number, when)
     if run.lines is not None:
         run.lines += whole.count(b"\n")
 

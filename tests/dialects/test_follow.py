@@ -270,6 +270,20 @@ def test_what_was_read_when_is_known_of_the_last_progress() -> None:
     assert last.seen_at == NOON
 
 
+def test_a_bars_last_frame_keeps_the_time_at_which_it_was_read() -> None:
+    """LIVE-2: it waits for its end, hours perhaps, and is not news when other output ends it."""
+    frame = b"\r 35%|###5      | 320/916 [2:10:33<4:02:11, 24.38s/it]"
+    state, _ = follow(None, frame, 0, seen_at=NOON)
+    state, _ = follow(state, b"", len(frame), seen_at=NOON + timedelta(hours=1))
+    waiting = summarise(state).last_progress
+    state, _ = follow(state, b"\nnode exporter: load 1.2\n", len(frame), seen_at=NOON + timedelta(hours=3))
+    ended = summarise(state).last_progress
+
+    assert waiting is not None
+    assert ended is not None
+    assert waiting.seen_at == ended.seen_at == NOON
+
+
 def test_metrics_stay_bounded_over_a_long_run() -> None:
     state, _ = follow(None, steps(*range(1, 5000)), 0)
     summary = summarise(state)
