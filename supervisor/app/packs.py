@@ -207,7 +207,7 @@ def _from_row(row: dict[str, Any]) -> Signature:
         text, engine, caseless, at_start, at_end, tuple(groups), tuple(anchor.encode("latin-1") for anchor in anchors)
     )
     row["where"] = tuple(Where(group, relation, bound) for group, relation, bound in row["where"])
-    for name in ("with_", "unless", "explains"):
+    for name in ("with_", "unless", "healed_by", "explains"):
         row[name] = frozenset(row[name])
     return Signature(**row)
 

@@ -72,6 +72,7 @@ class Signature:
     transience: str = "unknown"
     with_: frozenset[str] = frozenset()
     unless: frozenset[str] = frozenset()
+    healed_by: frozenset[str] = frozenset()
     window: int = _DEFAULT_WINDOW
     where: tuple[Where, ...] = ()
     frame: str | None = None
@@ -130,7 +131,7 @@ def load(packs: Sequence[tuple[str, str]], *, strict: bool = True) -> Catalogue:
             signatures.append(signature)
     known = set(owners) | categories | {ANY_EXCEPTION}
     for signature in signatures:
-        named = signature.with_ | signature.unless | signature.explains
+        named = signature.with_ | signature.unless | signature.healed_by | signature.explains
         if strict and (missing := (named - known) | (signature.crosstalk - set(owners))):
             raise PackError(signature.pack, signature.code, f"names unknown entries: {', '.join(sorted(missing))}")
     digest = hashlib.sha256("\0".join(text for _, text in packs).encode()).hexdigest()
@@ -162,7 +163,7 @@ _TEXT = {"code", "pattern", "role", "category", "depth", "confidence", "transien
     "action",
     "source",
 }
-_LISTS = {"with", "unless", "explains", "matches", "spares", "crosstalk"}
+_LISTS = {"with", "unless", "healed_by", "explains", "matches", "spares", "crosstalk"}
 _ALL_KEYS = _TEXT | _LISTS | {"window", "where", "survives", "service"}
 
 
@@ -218,6 +219,7 @@ def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: fro
         transience=_one_of(entry, "transience", TRANSIENCES, USUAL.get(str(category), ("unknown", ""))[0], wrong),
         with_=frozenset(entry.get("with", ())),
         unless=frozenset(entry.get("unless", ())),
+        healed_by=frozenset(entry.get("healed_by", ())),
         window=window,
         where=_where(entry.get("where", {}), pattern, wrong),
         frame=frame,

@@ -48,6 +48,8 @@ def clear(evidence: Evidence) -> list[Candidate]:
 
 def _why_cleared(evidence: Evidence, candidate: Candidate) -> str | None:
     signature = candidate.signature
+    if (healed := evidence.healed(candidate)) is not None:
+        return f"it was undone: {healed} follows it"
     if signature is None or not signature.survives:
         advances = evidence.advances(candidate.hit, candidate.file)
         enough = ADVANCES_THAT_CLEAR if evidence.follows(candidate, ("echo", "teardown")) else 1
@@ -232,7 +234,9 @@ def _best_line(ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
         return chosen
 
     def worth(candidate: Candidate) -> tuple[int, bool, int]:
-        return candidate.weight, candidate.hit.traceback is not None, -candidate.hit.offset
+        traceback = candidate.hit.traceback
+        told = traceback is not None and (bool(traceback.frames) or candidate.hit.code == chosen.hit.code)
+        return candidate.weight, told, -candidate.hit.offset
 
     return max([chosen, *same], key=worth)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from supervisor.diagnosis import cause as ranking
 from supervisor.diagnosis import wording
@@ -27,6 +28,9 @@ from supervisor.model.diagnosis import (
 
 MOST_ECHOES = 40
 MOST_RULED_OUT = 20
+COMES_BACK = frozenset({"port-in-use", "device-busy", "startup-timeout", "container-start", "fs-stale-handle"})
+"""Usually transient, but not when every restart meets it again."""
+APART_LINES = 3
 HANG_S = 1800.0
 """Seconds of nothing but heartbeats that make a silence a hang."""
 HANG_BEATS = 24
@@ -83,6 +87,9 @@ def _by_log(evidence: Evidence, chosen: Candidate, standing: Sequence[Candidate]
     signature = chosen.signature
     progress = _progress(evidence, chosen.hit, chosen.file)
     transience = signature.transience if signature else "deterministic"
+    repeats = _repeats(evidence, chosen)
+    if transience == "transient" and repeats:
+        transience = "deterministic"
     usual_action = USUAL.get(chosen.category, ("unknown", ""))[1]
     echoes, left_out = _echoes(evidence, chosen, standing)
     confidence = chosen.confidence
@@ -96,7 +103,7 @@ def _by_log(evidence: Evidence, chosen: Candidate, standing: Sequence[Candidate]
         summary=wording.summary(chosen, evidence, progress, absent),
         action=(signature.action if signature and signature.action else usual_action),
         fingerprint=fingerprint(chosen.category, chosen.hit.code, chosen.hit.message, chosen.hit.traceback),
-        reasons=wording.reasons(chosen, evidence, standing, ending),
+        reasons=(*wording.reasons(chosen, evidence, standing, ending), *repeats),
         cause=quote(evidence, chosen.hit, chosen.file),
         exception=chosen.hit.traceback,
         echoes=echoes,
@@ -105,6 +112,19 @@ def _by_log(evidence: Evidence, chosen: Candidate, standing: Sequence[Candidate]
         missing=wording.missing_for(chosen),
         absent_ranks=absent,
     )
+
+
+def _repeats(evidence: Evidence, chosen: Candidate) -> tuple[str, ...]:
+    """A sentence if the same failure came back again and again in one log, with other output between (CHAIN-5)."""
+    if chosen.category not in COMES_BACK:
+        return ()
+    same = [
+        hit.line
+        for hit in evidence.readings[chosen.file].hits
+        if hit.code == chosen.hit.code and hit.stream == chosen.hit.stream and not hit.quoted
+    ]
+    apart = 1 + sum(1 for earlier, later in pairwise(same) if later - earlier > APART_LINES)
+    return (f"it came back {apart} times in this log, so it will not pass by itself",) if apart >= 3 else ()
 
 
 def _ending_goes_first(ending: Ending, chosen: Candidate | None) -> bool:

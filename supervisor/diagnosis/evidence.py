@@ -98,10 +98,10 @@ class Evidence:
                     seen.setdefault(name, []).append((number, hit.line))
             for mark in reading.marks:
                 seen.setdefault(mark.code, []).append((number, mark.line))
-            for code, _count, first, _last in reading.counts:
+            for code, _count, first, last in reading.counts:
                 entry = self._entries.get(code)
                 if entry is not None and entry.role in ("noise", "context"):
-                    seen.setdefault(code, []).append((number, first))
+                    seen.setdefault(code, []).extend([(number, first), (number, last)])
         return seen
 
     def _marks(self) -> tuple[list[list[Mark]], list[list[Mark]]]:
@@ -122,6 +122,14 @@ class Evidence:
                 if not signature.window or (other_file == file and abs(other_line - line) <= signature.window):
                     return True
         return False
+
+    def healed(self, candidate: Candidate) -> str | None:
+        """The code or category of a later hit in the same file that undoes a candidate."""
+        signature = candidate.signature
+        for name in sorted(signature.healed_by) if signature is not None else ():
+            if any(f == candidate.file and line > candidate.hit.line for f, line in self._seen.get(name, ())):
+                return name
+        return None
 
     def _speaker(self, hit: Hit, file: int) -> tuple[Signature | None, Signature | None]:
         """The entry that speaks for a hit once `with` is known, and the one that its `unless` set aside."""

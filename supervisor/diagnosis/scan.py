@@ -100,13 +100,16 @@ class Scanner:
     """A catalogue and an engine, ready to read one file after another. Not for two threads at once."""
 
     def __init__(self, catalogue: Catalogue, compiled: Callable[[str, list[Pattern], frozenset[int]], Engine]) -> None:
-        """`compiled` makes an engine of patterns; it is told what for ("main", "steps")."""
+        """`compiled` makes an engine of patterns; it is told what for ("main", "steps", "steps-once")."""
         planned = plan(catalogue)
         self.once, self.entries = planned.once, planned.entries
         self.catalogue = catalogue
         self.engine = compiled("main", planned.patterns, planned.once)
         progress = [entry.pattern for entry in planned.steps]
-        self.steps = Steps(planned.steps, compiled("steps", progress, frozenset()))
+        every = frozenset(range(len(progress)))
+        self.steps = Steps(
+            planned.steps, compiled("steps", progress, frozenset()), compiled("steps-once", progress, every)
+        )
         number_of = {entry.code: number for number, entry in enumerate(planned.steps)}
         self.step_numbers = {
             number + _FIRST_ENTRY: number_of[entry.code]

@@ -23,10 +23,13 @@ _TRIES = 30
 
 
 class Steps:
-    """Progress entries with an engine compiled for them alone, in their order."""
+    """Progress entries with engines compiled for them alone, in their order.
 
-    def __init__(self, entries: list[Signature], engine: Engine) -> None:
-        self.entries, self._engine = entries, engine
+    `engine` reports every match, `once` each kind at most once: a cheap look whether a long stretch holds it at all.
+    """
+
+    def __init__(self, entries: list[Signature], engine: Engine, once: Engine) -> None:
+        self.entries, self._engine, self._once = entries, engine, once
         self._verifiers: dict[int, re.Pattern[bytes]] = {}
 
     def edge(
@@ -46,6 +49,8 @@ class Steps:
         for start, stop in _windows(buffer, low, high, forward=forward, deep=deep):
             if not missing:
                 break
+            if stop - start > _WINDOWS[0] and missing.isdisjoint(self._kinds(buffer, start, stop)):
+                continue
             places: dict[int, list[int]] = {}
 
             def note(number: int, position: int, places: dict[int, list[int]] = places) -> None:
@@ -60,7 +65,15 @@ class Steps:
                         found.append((buffer.rfind(b"\n", 0, position) + 1, mark))
                         missing.discard(number)
                         break
+                else:
+                    if len(positions) >= _TRIES:
+                        missing.discard(number)
         return found
+
+    def _kinds(self, buffer: bytearray, start: int, stop: int) -> set[int]:
+        kinds: set[int] = set()
+        self._once.scan(buffer, start, stop, lambda number, _position: kinds.add(number))
+        return kinds
 
     def _mark(self, buffer: bytearray, number: int, start: int, stop: int) -> Mark | None:
         entry = self.entries[number]
