@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -13,7 +14,7 @@ from supervisor.model.errors import StoreError
 from supervisor.model.facts import NO_LOG, Held, LogFacts
 from supervisor.model.findings import Flag, Severity
 from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, Observation
-from supervisor.model.lifecycle import Lifecycle, Transition
+from supervisor.model.lifecycle import LIVE_PHASES, Lifecycle, Transition
 from supervisor.model.logs import LogState
 from supervisor.store.engine import Row
 from supervisor.store.times import to_us, to_us_or_none
@@ -36,10 +37,16 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     look_at: datetime | None = None
 
 
+class _Seen(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an attempt's text."""
+
+    observation: Observation
+
+
 _encoder = msgspec.json.Encoder()
 _bodies = msgspec.json.Decoder(_Body)
 _transitions = msgspec.json.Decoder(Transition)
-_observations = msgspec.json.Decoder(Observation)
+_attempts = msgspec.json.Decoder(_Seen)
 _objects = msgspec.json.Decoder(dict[str, Any])
 
 JOB_COLUMNS = (
@@ -96,55 +103,61 @@ def from_json(text: str) -> dict[str, Any]:
 def job_row(held: Held, row: int, tick: int, at_us: int) -> Row:
     """Values of ``JOB_COLUMNS`` for the next version of ``held``, as of a reading at ``at_us`` (microseconds)."""
     key, life, seen, log = held.key, held.life, held.observation, held.log
-    stat = log.stat
-    return (
+    stat, nodes, limit, cadence, body = log.stat, seen.nodes, seen.time_limit, log.cadence, _body_of(held)
+    try:
+        text, dirty = _encoder.encode(body).decode(), False
+        dirty = "\\u0000" in text
+    except UnicodeEncodeError:
+        text, dirty = to_json(body), True
+    values = (
         row,
-        clean(key.cluster),
-        clean(key.id),
-        clean(key.incarnation),
+        key.cluster,
+        key.id,
+        key.incarnation,
         held.version + 1,
         mark(held),
         at_us,
         tick,
-        clean(seen.name),
-        clean_or_none(seen.user),
+        seen.name,
+        seen.user,
         held.bucket,
-        life.phase.value,
+        str(life.phase),
         to_us(life.since),
         life.attempt,
-        life.outcome.value if life.outcome else None,
-        None if life.phase.live else at_us,
-        seen.state.value,
-        clean(seen.scheduler_state),
-        clean_or_none(seen.reason),
+        None if life.outcome is None else str(life.outcome),
+        None if life.phase in LIVE_PHASES else at_us,
+        str(seen.state),
+        seen.scheduler_state,
+        seen.reason,
         to_us_or_none(seen.submitted_at),
         to_us_or_none(seen.started_at),
         to_us_or_none(seen.ended_at),
-        seen.time_limit.total_seconds() if seen.time_limit is not None else None,
-        clean_or_none(seen.account),
-        clean_or_none(seen.partition),
-        clean_or_none(seen.group),
+        None if limit is None else limit.total_seconds(),
+        seen.account,
+        seen.partition,
+        seen.group,
         fits(seen.group_size) or 1,
-        to_json([clean(node) for node in seen.nodes]) if seen.nodes else None,
-        fits(seen.node_count) if seen.node_count is not None else (len(seen.nodes) or None),
+        to_json(nodes) if nodes else None,
+        (len(nodes) or None) if seen.node_count is None else fits(seen.node_count),
         fits(seen.exit_code),
         fits(seen.signal),
-        stat.state.value if stat else LogState.NONE.value,
-        clean_or_none(stat.path if stat else held.details.log_path),
-        clean_or_none(stat.reason) if stat else None,
+        LogState.NONE.value if stat is None else str(stat.state),
+        held.details.log_path if stat is None else stat.path,
+        None if stat is None else stat.reason,
         to_us_or_none(log.last_output_at),
-        log.cadence.total_seconds() if log.cadence is not None else None,
+        None if cadence is None else cadence.total_seconds(),
         fits(log.step),
         fits(log.total),
         to_us_or_none(log.progress_at),
         _flags(held.flags) if held.flags else None,
-        max((flag.finding.severity for flag in held.flags), key=_WORST.__getitem__).value if held.flags else None,
-        clean_or_none(held.predecessor),
-        clean_or_none(held.successor),
+        str(max((flag.finding.severity for flag in held.flags), key=_WORST.__getitem__)) if held.flags else None,
+        held.predecessor,
+        held.successor,
         to_us_or_none(held.first_seen_at),
         to_us_or_none(held.look_at),
-        body_of(held),
+        text,
     )
+    return tuple(clean(value) if isinstance(value, str) else value for value in values) if dirty else values
 
 
 def mark(held: Held) -> int:
@@ -159,22 +172,38 @@ def mark(held: Held) -> int:
 
 
 def body_of(held: Held) -> str:
-    return to_json(
-        _Body(
-            held.key,
-            held.life,
-            held.bucket,
-            held.observation,
-            held.details,
-            held.log,
-            held.flags,
-            held.depends_on,
-            held.predecessor,
-            held.successor,
-            held.first_seen_at,
-            held.look_at,
-        )
+    return to_json(_body_of(held))
+
+
+def _body_of(held: Held) -> _Body:
+    return _Body(
+        held.key,
+        held.life,
+        held.bucket,
+        held.observation,
+        held.details,
+        held.log,
+        held.flags,
+        held.depends_on,
+        held.predecessor,
+        held.successor,
+        held.first_seen_at,
+        held.look_at,
     )
+
+
+_COPIED = tuple(one.name for one in fields(Held) if one.name not in ("row", "version"))
+
+
+def as_stored(held: Held, row: object, version: object) -> Held:
+    """The job with its row number and version: ``replace`` without its cost, which counts on the hot path."""
+    copy = object.__new__(Held)
+    put = object.__setattr__
+    for name in _COPIED:
+        put(copy, name, getattr(held, name))
+    put(copy, "row", row)
+    put(copy, "version", version)
+    return copy
 
 
 def held_of(row: int, version: int, text: str) -> Held:
@@ -205,8 +234,13 @@ def transition_of(text: str) -> Transition:
     return _transitions.decode(text)
 
 
-def observation_of(text: str) -> Observation:
-    return _observations.decode(text)
+def attempt_body(seen: Observation) -> str:
+    """Like a job's own text, of which an attempt that is over is a copy: what was seen stands under ``observation``."""
+    return to_json(_Seen(seen))
+
+
+def attempt_of(text: str) -> Observation:
+    return _attempts.decode(text).observation
 
 
 def _flags(flags: tuple[Flag, ...]) -> str:

@@ -12,10 +12,11 @@ from collections import namedtuple
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from supervisor.model.errors import NotBegun
 from supervisor.store.address import Address
 from supervisor.store.faults import StoreAway, StoreBroken, fault
 from supervisor.store.revisions import VERSION_TABLE, judge
-from supervisor.store.search import NEWEST, searches
+from supervisor.store.search import ATTEMPTS, NEWEST, searches
 from supervisor.store.times import EPOCH, to_us
 
 TYPE_CHECKING = False
@@ -168,7 +169,7 @@ class StepRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """One attempt; ``body`` is what was last seen of it, JSON."""
+    """One attempt; ``body`` is a JSON object in which ``observation`` is what was last seen of it."""
 
     number: int
     state: str
@@ -316,7 +317,7 @@ class Light:
     def attempts(self, row: int) -> list[AttemptRow]:
         """Attempts of a job, first one first."""
         columns = ", ".join(AttemptRow._fields)
-        return self._read(AttemptRow, f"SELECT {columns} FROM attempt WHERE job = ? ORDER BY number", (row,))
+        return self._read(AttemptRow, f"SELECT {columns} FROM ({ATTEMPTS}) AS every ORDER BY number", (row, row))
 
     def diagnoses(self, row: int) -> list[str]:
         """Diagnoses of a job's attempts, first attempt first; the contract's documents, JSON."""
@@ -374,7 +375,7 @@ class _Said:
 def _sqlite(address: Address, busy_s: float) -> Any:
     path = address.path or ""
     if not os.path.exists(path):  # noqa: PTH110  pathlib is dear to import
-        raise StoreAway(f"database {path} isn't there: start supervisord, or correct database_url")
+        raise NotBegun(f"database {path} isn't there: start supervisord, or correct database_url")
     try:
         return _connected(address, "ro", busy_s)
     except sqlite3.Error as error:

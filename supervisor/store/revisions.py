@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.model.errors import SchemaMismatch
+from supervisor.model.errors import NotBegun, SchemaMismatch
 
 REVISIONS = ("0001",)
 """Oldest first; the last is the one this program works with."""
@@ -15,7 +15,7 @@ def judge(found: str | None, shown: str) -> None:
     if found == HEAD:
         return
     if found is None:
-        raise SchemaMismatch(f"database {shown} has no schema yet: start supervisord or run 'supervisorctl db upgrade'")
+        raise NotBegun(f"database {shown} has no schema yet: start supervisord or run 'supervisorctl db upgrade'")
     if found in REVISIONS:
         raise SchemaMismatch(
             f"database {shown} has schema {found}, this program needs {HEAD}: run 'supervisorctl db upgrade'"

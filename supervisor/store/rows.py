@@ -1,13 +1,15 @@
-"""Row numbers of jobs: what other tables point at."""
+"""Jobs by their keys: their row numbers, at which other tables point, and what is stored of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import sqlalchemy as sa
 
 from supervisor.model.errors import StoreError
+from supervisor.model.facts import Held
 from supervisor.model.job import JobKey
+from supervisor.store.bodies import held_of
 from supervisor.store.engine import Database
 
 
@@ -23,3 +25,11 @@ def rows_of(
             raise StoreError(f"{key.ref} (incarnation {key.incarnation}) was never stored, so nothing can belong to it")
         found[key] = row
     return found
+
+
+def known_jobs(db: Database, connection: sa.Connection, cluster: str, keys: Sequence[JobKey]) -> list[Held]:
+    """Whatever is stored of these jobs of one cluster."""
+    wanted = set(keys)
+    text = "SELECT id, version, body FROM job WHERE cluster = ? AND job_id IN (KEYS)"
+    found = (held_of(*row) for row in db.by_keys(connection, text, (cluster,), sorted({key.id for key in wanted})))
+    return [job for job in found if job.key in wanted]

@@ -123,7 +123,6 @@ job = sa.Table(
     sa.Index("job_shown", "closed_at", "bucket", "cluster", "name"),
     sa.Index("job_counted", "bucket", "phase", "worst"),
     sa.Index("job_by_id", "job_id"),
-    sa.Index("job_by_name", "name"),
 )
 
 change = sa.Table(

@@ -1,4 +1,4 @@
-"""Which jobs a person's JOB argument may mean: the SQL that the full and the light path share."""
+"""SQL that the full and the light path share: which jobs a JOB argument may mean, and what a job's attempts are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ NEWEST = (
     "ORDER BY CASE WHEN closed_at IS NULL THEN 0 ELSE 1 END, "
     f"COALESCE(submitted_at, first_seen_at, since) DESC, id DESC LIMIT {AT_MOST}"
 )
+
+_ENDS = "state, started_at, ended_at, exit_code, signal, body"
+ATTEMPTS = (
+    f"SELECT number, {_ENDS} FROM attempt WHERE job = ? AND number <> (SELECT attempt FROM job WHERE id = attempt.job) "
+    f"UNION ALL SELECT attempt AS number, {_ENDS} FROM job WHERE id = ?"
+)
+"""All attempts of a job; both parameters are its row number. The one that it stands at is the job itself."""
 
 
 def searches(text: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -23,6 +30,7 @@ def searches(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return [
         *tries,
         ("job_id = ?", (text,)),
-        ("name = ?", (text,)),
-        ("id IN (SELECT id FROM job WHERE LOWER(name) LIKE ? ESCAPE '!')", (f"%{literal}%",)),  # reads an index only
+        # inner questions, because an index alone answers them
+        ("id IN (SELECT id FROM job WHERE name = ?)", (text,)),
+        ("id IN (SELECT id FROM job WHERE LOWER(name) LIKE ? ESCAPE '!')", (f"%{literal}%",)),
     ]

@@ -185,17 +185,17 @@ def test_a_file_that_was_replaced_is_read_as_it_is_now(
     assert jobs_held(filed) == 0
 
 
-def test_threads_of_one_daemon_write_in_turn(filed: Store) -> None:
+def test_threads_of_one_daemon_write_in_turn(sqlite_store: Store) -> None:
     """Twenty clusters end their polls at the same time: none is refused, none waits for the lock's own pauses."""
 
     def store_one(number: int) -> None:
         for at in range(5):
-            filed.record(poll(new_job(f"{at}", cluster=f"c{number}"), cluster=f"c{number}", at=at * SECOND))
+            sqlite_store.record(poll(new_job(f"{at}", cluster=f"c{number}"), cluster=f"c{number}", at=at * SECOND))
 
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(store_one, range(20)))
 
-    assert [len(filed.held(f"c{number}", ended_after=NOON)) for number in range(20)] == [5] * 20
+    assert [len(sqlite_store.held(f"c{number}", ended_after=NOON)) for number in range(20)] == [5] * 20
 
 
 # ---------------------------------------------------------------- PostgreSQL

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.model.errors import SchemaMismatch, StoreError
+from supervisor.model.errors import NotBegun, StoreError
 from supervisor.model.facts import Held
 from supervisor.model.job import Outcome
 from supervisor.model.lifecycle import Phase, Sign
@@ -176,7 +176,7 @@ def test_a_life_read_the_light_way_is_that_of_the_full_way(store: Store, url: st
     assert (shown.before, shown.after, shown.sign) == ("running", "suspect", Sign.SILENT.value)
     assert json.loads(shown.body)["read"]["evidence"][0]["quotes"] == [{"file": "rl.out", "line": 3, "text": "x"}]
     assert (attempt.number, attempt.state) == (1, "running")
-    assert json.loads(attempt.body)["name"] == job.observation.name
+    assert json.loads(attempt.body)["observation"]["name"] == job.observation.name
     assert body["life"]["phase"] == "suspect"
 
 
@@ -252,7 +252,7 @@ def test_twenty_thousand_jobs_are_counted_and_listed_from_indexes(sqlite_store: 
     assert counted == "SCAN job USING COVERING INDEX job_counted"
     assert living == "SEARCH job USING INDEX job_shown (closed_at=?)"
     assert ended_since == "SEARCH job USING INDEX job_shown (closed_at>?)"
-    assert part_of_name == "SCAN job USING COVERING INDEX job_by_name"
+    assert part_of_name == "SCAN job USING COVERING INDEX job_shown"
 
 
 # ---------------------------------------------------------------- beside a writer, after a kill
@@ -352,7 +352,7 @@ def test_another_user_who_may_only_read_reads(sqlite_template: Path, left: str) 
 
 
 def test_a_missing_file_is_told_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(StoreAway, match=r"store.db isn't there: start supervisord"):
+    with pytest.raises(NotBegun, match=r"store.db isn't there: start supervisord"):
         Light.open(f"sqlite:///{tmp_path / 'store.db'}")
     assert list(tmp_path.iterdir()) == []
 
@@ -367,7 +367,7 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
 def test_an_empty_file_has_no_schema_yet(tmp_path: Path) -> None:
     (tmp_path / "store.db").touch()
 
-    with pytest.raises(SchemaMismatch, match="no schema yet"):
+    with pytest.raises(NotBegun, match="no schema yet"):
         Light.open(f"sqlite:///{tmp_path / 'store.db'}")
 
 

@@ -282,16 +282,35 @@ def test_a_failed_poll_leaves_every_job_as_it_was(store: Store) -> None:
     assert [(one.good, one.reason) for one in store.polls("cluster-a", NOON + SECOND)] == [(False, away.reason)]
 
 
-def test_attempts_are_kept_for_ever_and_the_newest_word_on_each_counts(store: Store) -> None:
-    """POLL-4: an attempt's end is learnt later than its start."""
-    (job,) = store.record(poll(new_job(), attempts=attempts([new_job()])))
-    first = replace(job.observation, state=JobState.PREEMPTED, ended_at=NOON)
-    second = replace(job.observation, attempt=2, key=JobKey("cluster-a", "42", "3000"))
+def at_attempt(job: Held, number: int, **seen: object) -> Held:
+    observation = replace(job.observation, key=JobKey("cluster-a", job.key.id, f"{number}000"), attempt=number, **seen)  # type: ignore[arg-type]
+    return job.having(life=replace(job.life, attempt=number), observation=observation)
 
-    store.record(poll(at=MINUTE, attempts=[AttemptRecord(job=job.key, number=1, observation=first)]))
-    store.record(poll(at=2 * MINUTE, attempts=[AttemptRecord(job=job.key, number=2, observation=second)]))
 
-    assert store.attempts(job.row or 0) == [(1, first), (2, second)]
+@pytest.mark.parametrize("others", [0, 30])
+def test_every_attempt_is_kept_for_ever_with_the_last_word_on_it(store: Store, others: int) -> None:
+    """The attempt that a job stands at is the job itself; when another follows, it is kept, told of or not."""
+    rest = [new_job(f"9{number}") for number in range(others)]
+    job, *rest = store.record(poll(new_job(), *rest, attempts=attempts([new_job()])))
+    assert store.attempts(job.row or 0) == [(1, job.observation)]
+
+    preempted = replace(job.observation, state=JobState.PREEMPTED, ended_at=NOON)
+    told = [AttemptRecord(job=job.key, number=1, observation=preempted), *attempts([at_attempt(job, 2)])]
+    second, *rest = store.record(poll(at_attempt(job, 2), *rest, at=MINUTE, attempts=told))
+    assert store.attempts(job.row or 0) == [(1, preempted), (2, second.observation)]
+
+    third, *rest = store.record(poll(at_attempt(second, 3), *rest, at=2 * MINUTE))
+    assert store.attempts(job.row or 0) == [(1, preempted), (2, second.observation), (3, third.observation)]
+
+
+def test_an_attempt_that_was_over_before_its_job_was_seen_is_kept(store: Store) -> None:
+    """POLL-7: accounting tells of attempts that nobody watched."""
+    job = at_attempt(new_job(), 2)
+    first = replace(job.observation, state=JobState.NODE_FAILED, ended_at=NOON)
+
+    (held,) = store.record(poll(job, attempts=[AttemptRecord(job=job.key, number=1, observation=first)]))
+
+    assert store.attempts(held.row or 0) == [(1, first), (2, job.observation)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from supervisor.model.errors import SchemaMismatch, StoreError
+from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError
 from supervisor.store.light import Light
 from supervisor.store.revisions import HEAD, REVISIONS
 from supervisor.store.schema import metadata
@@ -208,12 +208,12 @@ def test_an_older_program_refuses_a_newer_schema(store: Store, url: str) -> None
 
 def test_a_database_without_a_schema_is_told_from_a_newer_one(empty_url: str) -> None:
     with Store.open(empty_url) as store:
-        with pytest.raises(SchemaMismatch, match=r"no schema yet: .*supervisorctl db upgrade"):
+        with pytest.raises(NotBegun, match=r"no schema yet: .*supervisorctl db upgrade"):
             store.check_schema()
         store._make_file()
-        with pytest.raises(SchemaMismatch, match="no schema yet"):
+        with pytest.raises(NotBegun, match="no schema yet"):
             store.check_schema()
-        with pytest.raises(SchemaMismatch, match="no schema yet"):
+        with pytest.raises(NotBegun, match="no schema yet"):
             Light.open(empty_url)
 
 

@@ -138,7 +138,6 @@ def upgrade() -> None:
         sa.UniqueConstraint("cluster", "job_id", "incarnation", name="job_key"),
     )
     op.create_index("job_by_id", "job", ["job_id"])
-    op.create_index("job_by_name", "job", ["name"])
     op.create_index("job_counted", "job", ["bucket", "phase", "worst"])
     op.create_index("job_shown", "job", ["closed_at", "bucket", "cluster", "name"])
     op.create_table(
