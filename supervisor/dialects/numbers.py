@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 
 NUMBER = r"[-+]?(?:\d[\d_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|NAN|inf|Inf|INF|Infinity|infinity)"
 _NUMBER = re.compile(NUMBER)
@@ -85,7 +84,3 @@ def wire(value: float) -> float | str:
 
 def unwire(value: object) -> float:
     return float(value) if isinstance(value, (int, float, str)) else math.nan
-
-
-def finite(metrics: Mapping[str, float]) -> bool:
-    return all(math.isfinite(value) for value in metrics.values())

@@ -43,7 +43,7 @@ def summarise(state: State, bucket: str | None = None, *, ended: bool = False, p
     latest = {key: _latest(entry) for key, entry in run.rows.latest.items()}
     mark = run.marks.get
     return RunSummary(
-        progress=_progress(track, run, kind),
+        progress=_progress(track, run),
         metrics=_metrics(kind, latest, trials, run),
         latest=latest,
         series=_series(run, points),
@@ -93,18 +93,16 @@ def _track(run: Run, kind: str) -> StepTrack:
     return run.track
 
 
-def _progress(track: StepTrack, run: Run, kind: str) -> Progress:
-    step = track.step
+def _progress(track: StepTrack, run: Run) -> Progress:
+    """A total below the step is some other counter's: then it is not known."""
+    step, total = track.step, track.total
     if track is run.trial_track and run.trials.shown is not None:
-        step = run.trials.shown
+        step, total = run.trials.shown, run.trials.planned
+    if step is not None and total is not None and total < step:
+        total = None
     speed = rate(track)
-    left = track.total - step if track.total is not None and step is not None else None
-    return Progress(
-        step=step,
-        total=track.total if track is not run.trial_track else (run.trials.planned or track.total),
-        rate_per_s=speed,
-        eta_s=max(0, left) / speed if left is not None and speed else None,
-    )
+    left = None if step is None or total is None else total - step
+    return Progress(step, total, speed, left / speed if left is not None and speed else None)
 
 
 def _last_progress(run: Run, kind: str, track: StepTrack) -> Mark | None:

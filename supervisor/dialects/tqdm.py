@@ -30,6 +30,8 @@ _LOGGABLE = re.compile(
     + _COUNT
     + r")(\w*?) rate:(\S+).*?elapsed:([\d:]+)(?:.*?postfix:(.*))?$"
 )
+_PART = re.compile(r"\[(\d{1,6})/(\d{1,6})\]$")
+"""``Episode [2/3]``: the bar counts one part of several of the same length."""
 _RATE_UNIT = re.compile(r"(?:[\d.?]+[kKMGTP]?) ?([A-Za-z ]+)/s|s/ ?([A-Za-z ]+)")
 _POSTFIX = re.compile(r"([A-Za-z_][\w./ -]{0,40}?) ?[=:] ?(" + NUMBER + r")(?![\w.])")
 DATA_UNITS = frozenset({"examples", "B", "iB", "prompts", "tok", "tokens", "files", "rows", "ba", "w"})
@@ -89,13 +91,18 @@ def _bar(
     *,
     fresh: bool = False,
 ) -> Reading:
+    step, steps = whole(done), whole(total)
+    if role in ("train", "epoch") and step is not None and steps is not None:
+        part = _PART.search(description)
+        if part is not None and 1 <= int(part[1]) <= int(part[2]):
+            step, steps = (int(part[1]) - 1) * steps + step, int(part[2]) * steps
     return line.reading(
         ReadingKind.BAR,
         NAME,
         label=description,
         detail=f"{role} fresh" if fresh else role,
-        step=whole(done),
-        total=whole(total),
+        step=step,
+        total=steps,
         metrics=metrics,
         elapsed_s=elapsed_s,
     )

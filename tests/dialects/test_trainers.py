@@ -37,7 +37,7 @@ def test_openrlhf_prints_a_status_a_step() -> None:
     )
     summary = summary_of(log)
 
-    assert (summary.progress.step, summary.progress.total, summary.bucket) == (12, 120, "rl")
+    assert (summary.progress.step, summary.progress.total, summary.bucket) == (12, 240, "rl")  # two episodes of 120
     assert (summary.metrics["reward"], summary.metrics["kl"], summary.metrics["clip_ratio"]) == (0.4, 0.02, 0.002)
 
 
@@ -291,6 +291,10 @@ def test_a_total_in_some_other_programs_settings_is_not_the_trainers() -> None:
 
     assert summary_of("max_steps: 30\n").progress.total is None
     assert summary_of(log).progress.total == 30000
+
+
+def test_a_total_below_the_step_is_not_shown() -> None:
+    assert summary_of("Total steps: 30\nstep 31 loss 1.5\n").progress.total is None
 
 
 def test_elastic_names_the_ranks_it_saw_fail() -> None:
