@@ -95,7 +95,8 @@ class Daemon:
         self._open()
         try:
             await self._beat()
-            return 0 if (await self._tick()).all_read else 4
+            longest = max((each.deadline_s for each in self.settings.cluster), default=0)
+            return 0 if (await self._tick(longest + 30)).all_read else 4
         finally:
             await self.room.close()
 
@@ -188,11 +189,11 @@ class Daemon:
         self._tick_wanted.clear()
         await self._tick()
 
-    async def _tick(self) -> TickDone:
+    async def _tick(self, budget_s: float | None = None) -> TickDone:
         """One tick, its errands, its report."""
         async with self._ticking:
-            budget = min(self.settings.daemon.budget_s, max(5.0, self.settings.interval_s))
-            done = await self.room.tick(budget)
+            usual = min(self.settings.daemon.budget_s, max(4.0, self.settings.interval_s * 0.8))
+            done = await self.room.tick(budget_s or usual)
             self.trouble = done.trouble or self._own_trouble()
             self.log.info(
                 "tick.finished",

@@ -57,7 +57,8 @@ class DaemonSection(Section):
     jitter_s: float = Field(default=5, ge=0, le=300)
     """Random delay of each tick, at most, seconds, so that many daemons do not ask at the same moment."""
     budget_s: float = Field(default=300, gt=0)
-    """Longest that a tick waits for its clusters, seconds; at most the interval."""
+    """Longest that a tick waits for its clusters, seconds; at most four fifths of the interval. A cluster that takes longer
+    goes on being read under its own deadline, and delays no other."""
     drain_s: float = Field(default=30, gt=0)
     """How long a tick may go on after SIGTERM, seconds."""
     lease_s: float = Field(default=120, ge=10)

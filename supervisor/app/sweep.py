@@ -78,20 +78,37 @@ class Sweeper:
         self.writer, self.rooms, self.follower, self.clock = writer, rooms, follower, clock
         self.owner, self.lease_s = owner, lease_s
         self._busy: dict[str, asyncio.Lock] = {}
+        self._visits: dict[str, asyncio.Task[Swept]] = {}
 
     async def tick(self, stations: list[Station], budget_s: float) -> TickDone:
-        """All clusters at the same time. Raises StoreError if the tick itself cannot be written down."""
+        """All clusters at the same time. Raises StoreError if the tick itself cannot be written down.
+
+        A cluster that has not answered when the budget is spent is not waited for: its visit goes on, under its own deadline,
+        and is stored when it ends; until then it is not asked again.
+        """
         started = self.clock()
         number = await self.writer.call(lambda store: store.begin_tick(started, self.owner))
         ours = await self._taken(stations, started)
-        work = {asyncio.ensure_future(self.guarded(station, number, ours)): station for station in stations}
-        done, late = await asyncio.wait(work, timeout=budget_s) if work else (set(), set())
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=5)
+        work = {}
+        for station in stations:
+            if station.name not in self._visits:
+                self._begin(station, number, ours)
+            work[self._visits[station.name]] = station
+        done, _late = await asyncio.wait(work, timeout=budget_s) if work else (set(), set())
         swept = [task.result() if task in done else self._late(work[task], budget_s) for task in work]
         return TickDone(number, started, self.clock(), swept)
+
+    def _begin(self, station: Station, number: int, ours: set[str]) -> None:
+        task = asyncio.ensure_future(self.guarded(station, number, ours))
+        self._visits[station.name] = task
+        task.add_done_callback(lambda _: self._visits.pop(station.name, None))
+
+    async def stop(self) -> None:
+        """Give up visits that still go on; what they have begun to store is stored."""
+        going_on = list(self._visits.values())
+        for task in going_on:
+            task.cancel()
+        await asyncio.gather(*going_on, return_exceptions=True)
 
     def _late(self, station: Station, budget_s: float) -> Swept:
         return Swept(station.name, "unknown", f"the tick's budget of {budget_s:g} s was spent before it answered")

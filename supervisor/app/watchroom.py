@@ -104,6 +104,7 @@ class Watchroom:
 
     async def close(self) -> None:
         """Give back the leases, close every connection and the store."""
+        await self.sweeper.stop()
         names = [each.name for each in self.stations]
         try:
             await self.writer.call(lambda store: [store.release_cluster(name, self.owner) for name in names])

@@ -62,3 +62,7 @@ class StoreError(SupervisorError):
 
 class SchemaMismatch(StoreError):
     """The database has a schema that this version does not know or that must be upgraded first."""
+
+
+class NotBegun(SchemaMismatch):
+    """There is no store yet: no daemon has ever run on it."""

@@ -136,7 +136,7 @@ def job_row(held: Held, row: int, tick: int, at_us: int) -> Row:
         seen.account,
         seen.partition,
         seen.group,
-        fits(seen.group_size) or 1,
+        seen.group_size if fits(seen.group_size) is not None else 1,
         to_json(nodes) if nodes else None,
         (len(nodes) or None) if seen.node_count is None else fits(seen.node_count),
         fits(seen.exit_code),

@@ -68,6 +68,9 @@ _SHOW = (
 _SHOW_ROW = itemgetter(*[_PLACE[name] for name in (*_SHOWN, "closed_at", "id", *_SHOWN)])
 _COUNT = "UPDATE job SET phase = ?, worst = ? WHERE id = ? AND (phase <> ? OR worst IS NOT ?)"
 _COUNT_ROW = itemgetter(*[_PLACE[name] for name in (*_COUNTED, "id", *_COUNTED)])
+# A requeued job keeps its row, and its key is that of the attempt that it stands at now.
+_REBORN = "UPDATE job SET incarnation = ? WHERE id = ? AND incarnation <> ?"
+_REBORN_ROW = itemgetter(*[_PLACE[name] for name in ("incarnation", "id", "incarnation")])
 
 # The same on PostgreSQL, which compares indexed values by itself: new and known jobs in one statement.
 _OWN_RULE = {
@@ -76,7 +79,7 @@ _OWN_RULE = {
 }
 _JOB_CONFLICT = (
     "ON CONFLICT (id) DO UPDATE SET "
-    + ", ".join(f"{name} = {_OWN_RULE.get(name, f'excluded.{name}')}" for name in JOB_COLUMNS if name not in _FIXED)
+    + ", ".join(f"{name} = {_OWN_RULE.get(name, f'excluded.{name}')}" for name in JOB_COLUMNS if name not in _FIXED[:3])
     + " WHERE job.version = excluded.version - 1"
 )
 
@@ -163,6 +166,7 @@ class Recording:
         written = self._db.run_many(connection, _UPDATE, [_UPDATE_ROW(row) for row in known])
         self._db.run_many(connection, _SHOW, [_SHOW_ROW(row) for row in known])
         self._db.run_many(connection, _COUNT, [_COUNT_ROW(row) for row in known])
+        self._db.run_many(connection, _REBORN, [_REBORN_ROW(row) for row in known if row[_NUMBER] != 1])
         return written + self._db.put(connection, "job", JOB_COLUMNS, fresh)
 
     def _new_rows(self, connection: sa.Connection, count: int) -> Iterable[int]:

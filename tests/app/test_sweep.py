@@ -317,3 +317,31 @@ def test_nothing_is_claimed_of_daemons_on_other_machines_and_reused_pids_are_tol
     assert not gone(f"{socket.gethostname()}:{mine}:{now}")
     assert gone(f"{socket.gethostname()}:{mine}:{now - 10**6}"), "that daemon began long before this process did"
     assert not gone("daemon-a")
+
+
+async def test_a_slow_cluster_is_read_across_ticks_and_delays_no_other(tmp_path):
+    """POLL-6: its visit goes on under its own deadline, and it is not asked twice at the same time."""
+    answer = asyncio.Event()
+
+    class Slow(ScriptedCluster):
+        async def poll(self, watch, now):
+            self.polls += 1
+            await answer.wait()
+            return self.world.read(watch)
+
+    slow, quick = a_world("cluster-a", "1"), a_world("cluster-b", "2")
+    clusters = [Slow(slow), ScriptedCluster(quick)]
+    room, clock = a_room(tmp_path, clusters, NOON)
+    first = await room.sweeper.tick(room.stations, 0.3)
+    clock[0] += timedelta(seconds=5)
+    second = await room.sweeper.tick(room.stations, 0.3)
+    assert [[each.state for each in done.clusters] for done in (first, second)] == [["unknown", "ok"]] * 2
+    assert [each.polls for each in clusters] == [1, 2]
+
+    answer.set()
+    clock[0] += timedelta(seconds=5)
+    third = await room.sweeper.tick(room.stations, 30)
+    assert [each.state for each in third.clusters] == ["ok", "ok"], third
+    held = await room.writer.call(lambda store: store.held("cluster-a", ended_after=LONG_AGO))
+    await room.close()
+    assert [job.key.id for job in held] == ["1"]

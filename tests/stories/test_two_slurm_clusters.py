@@ -83,8 +83,8 @@ class Daemon:
         """The first status of which ``holds`` is true; polled by its own clock, bounded."""
         ends = time.monotonic() + seconds
         while True:
-            document = self.status() if self.config.with_name("state").joinpath("supervisor.db").exists() else {}
-            if document and holds(document):
+            document = self.status()
+            if holds(document):
                 return document
             assert time.monotonic() < ends, f"{what}: not within {seconds} s; {self.log.read_text()[-3000:]}"
             time.sleep(0.5)

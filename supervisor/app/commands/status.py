@@ -71,19 +71,20 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     from datetime import timedelta
 
     from supervisor.app.clock import utc_now
-    from supervisor.model.errors import SchemaMismatch, StoreError, UsageError
+    from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError, UsageError
     from supervisor.reports import status
     from supervisor.store.light import Light
 
     now = utc_now()
     try:
         light = Light.open(where.database_url)
+    except NotBegun as error:
+        return _nothing(args, now, "never", str(error))
     except SchemaMismatch:
         raise
     except StoreError as error:
-        # A monitor whose memory cannot be read is a dead one: said as such, not as "no jobs".
-        sys.stderr.write(f"supervisorctl: {error}\n")
-        return "monitor dead · its database cannot be read\n" if not args.json else "", 4
+        # A monitor whose memory cannot be read is a dead one: said as such, and never as "no jobs".
+        return _nothing(args, now, "dead", str(error))
     with light:
         summary = light.summary()
         gone = _process_gone(summary)
@@ -120,6 +121,21 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         parts.append(_no_jobs(summary, args))
     parts += status.foot(holds, hidden, 0)
     return "\n".join(parts) + "\n", code
+
+
+def _nothing(args: argparse.Namespace, now: Any, state: str, reason: str) -> tuple[str, int]:
+    """What can be said without a store. In JSON what is unknown is null, so that nobody counts it as none."""
+    from supervisor.reports.status import iso
+    from supervisor.reports.text import plain
+
+    if not args.json:
+        return f"monitor {state} · {plain(reason)}\n", 4
+    import json
+
+    known: list[Any] | None = [] if state == "never" else None
+    monitor = {"state": state, "last_tick": None, "next_tick_at": None, "reason": reason}
+    document = {"schema_version": 1, "generated_at": iso(now), "monitor": monitor}
+    return json.dumps(document | {"clusters": known, "jobs": known, "waiting": known}) + "\n", 4
 
 
 def _no_jobs(summary: Any, args: argparse.Namespace) -> str:
