@@ -87,6 +87,9 @@ def choose(evidence: Evidence, standing: Sequence[Candidate]) -> Candidate | Non
     chosen = _first(ordered)
     chosen = _deepest_of_chain(ordered, chosen)
     chosen = _explained(ordered, chosen)
+    if chosen.signature is not None and chosen.signature.survives:
+        # A first such line alone would have been cleared; with this one after it, it is where it began.
+        ordered = [*(cleared.candidate for cleared in evidence.cleared if not cleared.candidate.hit.quoted), *ordered]
     return _best_line(ordered, chosen)
 
 

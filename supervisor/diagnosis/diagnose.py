@@ -297,6 +297,7 @@ def _absent_ranks(evidence: Evidence, chosen: Candidate) -> tuple[int, ...]:
         if rank is not None and candidate.category == "nccl-timeout":
             told.add(rank)
     for reading in evidence.readings:
-        seen |= {mark.stream.rank for mark in reading.marks if mark.stream.rank is not None}
-        seen |= {hit.stream.rank for hit in reading.hits if hit.stream.rank is not None}
+        seen |= {*reading.ranks}
+        streams = [mark.stream for mark in reading.marks] + [hit.stream for hit in reading.hits]
+        seen |= {stream.rank for stream in streams if stream.rank is not None}
     return tuple(sorted(seen - told)) if told else ()

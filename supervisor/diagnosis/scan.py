@@ -45,6 +45,7 @@ _RAISED = Pattern(
     (),
 )
 _FIRST_ENTRY = 2
+_RANK = re.compile(rb"\[rank(\d{1,6})\]")
 
 
 class Readable(Protocol):
@@ -204,7 +205,9 @@ class _Reading:
             {hit.offset: hit for kept in self.kept.values() for hit in (*kept.first, *kept.last)}.values(),
             key=lambda hit: hit.offset,
         )
-        marks = sorted({(mark.offset, mark.code): mark for mark in self.marks}.values(), key=lambda mark: mark.offset)
+        marks = sorted(
+            {(mark.offset, mark.code): mark for mark in self.marks}.values(), key=lambda mark: (mark.offset, mark.code)
+        )
         total = self.lines
         if have and self.buffer[have - 1] != 0x0A:
             total += 1
@@ -219,8 +222,14 @@ class _Reading:
             hits=tuple(hits),
             counts=tuple((code, n[0], n[1], n[2]) for code, n in self.counts.items()),
             marks=tuple(marks),
+            ranks=self.ranks(have),
             silence=silence,
         )
+
+    def ranks(self, have: int) -> tuple[int, ...]:
+        """Ranks that print near the end of the file."""
+        near = memoryview(self.buffer)[max(0, have - HISTORY) : have]
+        return tuple(sorted({int(found[1]) for found in _RANK.finditer(near)}))
 
     def chunk(self, low: int, high: int, *, at_end: bool) -> None:
         """Scan buffer[low:high], whole lines (the last one may lack its newline at the end of the file)."""

@@ -219,6 +219,8 @@ class FileReading:
     marks: tuple[Mark, ...] = ()
     """First and last line of progress of each kind, around and between the hits."""
     silence: Silence | None = None
+    ranks: tuple[int, ...] = ()
+    """Ranks whose prefix stands near the end of the file."""
 
 
 @dataclass(frozen=True, slots=True)
