@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from supervisor.model.errors import NotBegun
 from supervisor.store.address import Address
-from supervisor.store.faults import StoreAway, StoreBroken, fault
+from supervisor.store.faults import StoreBroken, fault
 from supervisor.store.revisions import VERSION_TABLE, judge
 from supervisor.store.search import ATTEMPTS, NEWEST, searches
 from supervisor.store.times import EPOCH, to_us

@@ -142,7 +142,7 @@ class Recording:
         rows = [job_row(job, next(numbers) if job.row is None else job.row, record.tick, at_us) for job in changed]
         try:
             written = self._write_jobs(connection, rows)
-        except sa.exc.IntegrityError as error:
+        except self._db.duplicate as error:
             raise StaleWrite(f"{record.status.name}: a job of this poll is stored already, though not held") from error
         if written != len(rows):
             behind = f"{len(rows) - written} of {len(rows)} jobs were written by somebody else since they were read"

@@ -143,7 +143,10 @@ class Ticks:
 
     def owners(self, now: datetime) -> set[str]:
         """Daemons that hold a cluster or an errand at ``now``."""
-        text = "SELECT owner FROM lease WHERE until > ? UNION SELECT owner FROM errand WHERE owner IS NOT NULL AND finished_at IS NULL"
+        text = (
+            "SELECT owner FROM lease WHERE until > ? "
+            "UNION SELECT owner FROM errand WHERE owner IS NOT NULL AND finished_at IS NULL"
+        )
         with self._db.read("reading who holds what") as connection:
             return {str(row[0]) for row in self._db.run(connection, text, (to_us(now),))}
 

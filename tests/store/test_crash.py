@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -19,6 +20,7 @@ from supervisor.model.facts import Held
 from supervisor.model.job import Outcome
 from supervisor.model.lifecycle import Phase, Sign, SignRead, Transition
 from supervisor.model.records import ErrandWanted
+from supervisor.store.engine import Row
 from supervisor.store.schema import metadata
 from supervisor.store.store import Store
 from tests.some import MINUTE, NOON
@@ -88,6 +90,13 @@ def killed_at(url: str, boundary: int) -> int:
                 pass_boundary()
 
         sa.event.listen(store._db.engine, "before_cursor_execute", pass_statement)
+        many = store._db.run_many
+
+        def run_many(connection: sa.Connection, text: str, rows: Sequence[Row]) -> int:
+            pass_boundary()
+            return many(connection, text, rows)
+
+        store._db.run_many = run_many  # type: ignore[method-assign]  this goes by the driver, past SQLAlchemy's events
         sa.event.listen(store._db.engine, "commit", pass_statement)
         sa.event.listen(store._db.engine, "checkin", pass_boundary)
         ticks(store, f"killed at {boundary}")

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from supervisor.model.errors import StoreError
-from supervisor.model.records import Heartbeat
+from supervisor.model.records import ErrandWanted, Heartbeat
 from supervisor.store.store import Store
 from tests.some import HOUR, MINUTE, NOON
 from tests.store.some import SECOND
@@ -81,6 +81,21 @@ def test_a_cluster_has_one_owner_until_its_lease_runs_out(store: Store, open_sto
     assert not store.release_cluster("cluster-a", "one")
     assert other.release_cluster("cluster-a", "two")
     assert store.take_cluster("cluster-a", "one", NOON + 2 * MINUTE, NOON + HOUR)
+
+
+def test_what_a_dead_daemon_held_is_free_at_once(store: Store) -> None:
+    """Its process is known to be gone: nobody waits for its lease to run out."""
+    store.take_cluster("cluster-a", "dead", NOON, NOON + HOUR)
+    store.take_cluster("cluster-b", "alive", NOON, NOON + HOUR)
+    store.queue_errand(ErrandWanted("note", None, {}, "n"), NOON)
+    assert store.claim_errand(["note"], "dead", NOON, HOUR) is not None
+    assert store.owners(NOON) == {"dead", "alive"}
+
+    store.disown("dead", NOON + MINUTE)
+
+    assert store.owners(NOON + MINUTE) == {"alive"}
+    assert store.take_clusters(["cluster-a", "cluster-b"], "next", NOON + MINUTE, NOON + HOUR) == {"cluster-a"}
+    assert store.claim_errand(["note"], "next", NOON + MINUTE, HOUR) is not None
 
 
 def test_of_many_takers_at_once_one_gets_the_cluster(store: Store, open_store: Callable[[], Store]) -> None:
