@@ -244,10 +244,8 @@ class ApiServer:
                 data = _read(response, most_bytes)
             finally:
                 response.release_conn()
-        except urllib3.exceptions.TimeoutError as error:
-            raise TookTooLong(self._cluster, f"{self._host}{path}", limit_s) from error
         except urllib3.exceptions.HTTPError as error:
-            raise self._unreachable(error, path) from error
+            raise self._unreachable(error, path, limit_s) from error
         except (OSError, ValueError) as error:
             raise ClusterError(self._cluster, f"{self._host} could not be asked: {error}") from error
         if data is None:
@@ -257,7 +255,7 @@ class ApiServer:
             raise refusal(self._cluster, response.status, response.headers, data, path)
         return Answer(data, _date(response.headers.get("Date")))
 
-    def _unreachable(self, error: urllib3.exceptions.HTTPError, path: str) -> ClusterError:
+    def _unreachable(self, error: urllib3.exceptions.HTTPError, path: str, limit_s: float) -> ClusterError:
         text, where = " ".join(str(error).split()), self._host
         if isinstance(error, urllib3.exceptions.NameResolutionError):
             return ClusterError(
@@ -268,6 +266,8 @@ class ApiServer:
         if isinstance(error, urllib3.exceptions.NewConnectionError):
             why = "connection refused" if "refused" in text else text.rpartition(": ")[2]
             return ClusterError(self._cluster, f"{where} cannot be reached: {why}")
+        if isinstance(error, urllib3.exceptions.TimeoutError):
+            return TookTooLong(self._cluster, f"{where}{path}", limit_s)
         if isinstance(error, urllib3.exceptions.SSLError):
             hint = "check certificate-authority of the kubeconfig, and this machine's clock"
             return LoginFailed(self._cluster, f"no trusted connection to {where}: {text[:300]}", hint)
@@ -279,6 +279,11 @@ class ApiServer:
 
 
 def _read(response: Any, most_bytes: int) -> bytes | None:
+    """The whole body; None where it is longer than that."""
+    length = str(response.headers.get("Content-Length") or "")
+    if length.isascii() and length.isdigit():
+        # One read of a known length is several times cheaper than pieces that are joined.
+        return bytes(response.read()) if int(length) <= most_bytes else None
     parts, size = [], 0
     while part := response.read(_CHUNK):
         parts.append(part)

@@ -23,8 +23,6 @@ class Labels(
     gc=False,
     frozen=True,
     rename={
-        "job_name": "batch.kubernetes.io/job-name",
-        "old_job_name": "job-name",
         "index": "batch.kubernetes.io/job-completion-index",
         "pod_group": "kueue.x-k8s.io/pod-group-name",
         "gang": "scheduling.x-k8s.io/pod-group",
@@ -35,7 +33,6 @@ class Labels(
         "replica_index": "training.kubeflow.org/replica-index",
         "ray_node": "ray.io/node-type",
         "ray_group": "ray.io/group",
-        "ray_from_kind": "ray.io/originated-from-crd",
         "workload_owner": "kueue.x-k8s.io/job-uid",
         "user": "user",
         "owner": "owner",
@@ -44,8 +41,6 @@ class Labels(
 ):
     """The labels that say what a pod is for, and whose. All others are skipped."""
 
-    job_name: str = ""
-    old_job_name: str = ""
     index: str = ""
     pod_group: str = ""
     gang: str = ""
@@ -56,7 +51,6 @@ class Labels(
     replica_index: str = ""
     ray_node: str = ""
     ray_group: str = ""
-    ray_from_kind: str = ""
     workload_owner: str = ""
     user: str = ""
     owner: str = ""
@@ -99,7 +93,6 @@ class Meta(Part, frozen=True):
     uid: str
     creation_timestamp: datetime
     namespace: str = ""
-    resource_version: str = ""
     deletion_timestamp: datetime | None = None
     """When its grace period ends, not when it was deleted."""
     deletion_grace_period_seconds: int | None = None
@@ -142,11 +135,8 @@ class Condition(Part, frozen=True):
         return self.status == "False"
 
 
-class ListMeta(
-    msgspec.Struct, gc=False, frozen=True, rename={"resume": "continue", "resource_version": "resourceVersion"}
-):
+class ListMeta(msgspec.Struct, gc=False, frozen=True, rename={"resume": "continue"}):
     resume: str = ""
-    resource_version: str = ""
 
 
 class Group(Part, frozen=True):

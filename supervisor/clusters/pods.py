@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import msgspec
-
 from supervisor.clusters.kubernetes_objects import Condition, ListMeta, Meta, Part, condition, holds, plain, said
 from supervisor.model.job import JobState
 
@@ -57,14 +55,12 @@ class ContainerStatus(Part, frozen=True):
     name: str
     restart_count: int = 0
     ready: bool = False
-    container_id: str = msgspec.field(default="", name="containerID")
     state: ContainerState = NO_STATE
     last_state: ContainerState = NO_STATE
 
 
 class PodSpec(Part, frozen=True):
     node_name: str = ""
-    restart_policy: str = ""
     containers: tuple[Named, ...] = ()
     scheduling_gates: tuple[Named, ...] = ()
 
