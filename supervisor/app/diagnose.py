@@ -132,7 +132,7 @@ def _opened(path: str, offset: int) -> IO[bytes] | Any:
             from isal import igzip
 
             open_gzip: Any = igzip.IGzipFile
-            return open_gzip(fileobj=_Closing(handle), mode="rb")
+            return _Gzip(open_gzip(fileobj=_Closing(handle), mode="rb"))
         if head.startswith(_ZSTD):
             handle.seek(0)
             import zstandard
@@ -148,6 +148,24 @@ def _opened(path: str, offset: int) -> IO[bytes] | Any:
     except BaseException:
         handle.close()
         raise
+
+
+class _Gzip:
+    """Reads in small steps, because one long read of a cut-off archive loses all that came before the cut."""
+
+    def __init__(self, archive: Any) -> None:
+        self._archive = archive
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        piece = self._archive.read1(min(len(buffer), 512 << 10))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def __enter__(self) -> _Gzip:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
 
 
 class _Closing(io.BufferedReader):

@@ -60,7 +60,9 @@ def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch: pytest.MonkeyPatch)
     written = sorted(folder.iterdir())
     for path in written:
         path.write_bytes(path.read_bytes()[:-10] + b"0123456789")
-    answer = read_source(Source("x", data=b"RuntimeError: CUDA out of memory\n"), prepare())
+    answer = read_source(
+        Source("x", data=b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"), prepare()
+    )
 
     assert len(written) == 4
     assert len(answer.hits) == 1

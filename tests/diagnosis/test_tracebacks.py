@@ -140,7 +140,7 @@ QUOTED = {
 (Coordinator pid=3)  |   File "/testbed/test_mem.py", line 9, in test_oom
 (Coordinator pid=3)  | RuntimeError: CUDA out of memory
 """,
-    "a string in JSON": r"""{"role": "tool", "content": "Traceback (most recent call last):\n  File \"a.py\", line 1\nRuntimeError: CUDA out of memory"}
+    "a string in JSON": r"""{"role": "tool", "content": "Traceback:\n  File \"a.py\", line 1\nRuntimeError: CUDA out of memory"}
 """,
     "a code block": """observation:
 ```
@@ -175,9 +175,6 @@ def test_one_fence_alone_quotes_nothing(ask: Ask):
 
 
 def test_a_structured_log_of_level_error_is_the_programs_own(ask: Ask):
-    answer = ask(
-        r'{"level": "error", "msg": "Traceback (most recent call last):\n  File \"a.py\"\nRuntimeError: CUDA out of memory"}'
-        + "\n"
-    )
+    answer = ask(r'{"level": "error", "msg": "Traceback:\n  File \"a.py\"\nRuntimeError: CUDA out of memory"}' + "\n")
 
     assert answer.category == "gpu-oom"
