@@ -32,6 +32,10 @@ class Found:
     local_slurm: bool = False
     ssh_hosts: list[str] = field(default_factory=list)
 
+    def __bool__(self) -> bool:
+        """Whether there is any cluster in it to watch."""
+        return bool(self.slurm or self.kube or self.host or self.local_slurm)
+
 
 def slurm_from(text: str) -> SlurmFound:
     """``NAME=[USER@]NODE[,NODE]``. Raises UsageError saying what is allowed."""

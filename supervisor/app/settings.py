@@ -5,36 +5,61 @@ Every setting stands in ``config.example.toml`` with its unit and default; a tes
 
 from __future__ import annotations
 
-import difflib
-import os
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date, timedelta
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from supervisor.app.config_path import database_url, find, read_toml, resolved, secret_from
+from supervisor.app.complaints import faults, named_in, nearest, numbers_only, said
+from supervisor.app.config_path import (
+    ENDED_HOURS,
+    MOST_HOURS,
+    PREFIX,
+    database_url,
+    find,
+    from_environment,
+    read_toml,
+    resolved,
+    secret_from,
+)
 from supervisor.app.kinds import KINDS
 from supervisor.buckets import BY_NAME
 from supervisor.model.errors import UsageError
 from supervisor.model.rulebook import Limits, Rulebook
 
+DAYS = MOST_HOURS / 24
+WHOLE = ("absences_to_call_gone", "cadence_points")
+"""Limits that count things."""
+LATER = {
+    "approvals": "this version proposes no kill, so there is nothing to set",
+    "probe": "this version makes no deep probe, so there is nothing to set",
+}
+"""Tables that a config may bring along and that this version has nothing for: refused, since a setting never does nothing."""
+
 
 class Section(BaseModel):
     """A table of the config: frozen, no unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, data: Any) -> Any:
+        numbers_only(cls, data)
+        return data
 
 
 class ClusterSection(Section):
     """What every kind of cluster has. Its own settings stand beside these in the same table."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
-    """Unique; part of every job's name."""
+    name: str
+    """Unique; part of every job's name. Letters, digits, ``_``, ``.`` and ``-``, at most 63, a letter or digit first."""
     kind: str
     skip_until: date | None = None
     """Not polled before this day, UTC; named as skipped in each report (POLL-9)."""
@@ -47,6 +72,13 @@ class ClusterSection(Section):
     of_kind: SerializeAsAny[BaseModel]
     """Settings of its kind."""
 
+    @field_validator("name")
+    @classmethod
+    def _usable(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", value):
+            raise ValueError("must be letters, digits, '_', '.' or '-', at most 63, and begin with a letter or a digit")
+        return value
+
 
 class BucketSection(Section):
     prefixes: tuple[str, ...] = Field(min_length=1)
@@ -56,12 +88,12 @@ class BucketSection(Section):
 class DaemonSection(Section):
     jitter_s: float = Field(default=5, ge=0, le=300)
     """Random delay of each tick, at most, seconds, so that many daemons do not ask at the same moment."""
-    budget_s: float = Field(default=300, gt=0)
+    budget_s: float = Field(default=300, gt=0, le=86400)
     """Longest that a tick waits for its clusters, seconds; at most four fifths of the interval. A cluster that takes longer
     goes on being read under its own deadline, and delays no other."""
-    drain_s: float = Field(default=30, gt=0)
+    drain_s: float = Field(default=30, gt=0, le=3600)
     """How long a tick may go on after SIGTERM, seconds."""
-    lease_s: float = Field(default=120, ge=10)
+    lease_s: float = Field(default=120, ge=10, le=86400)
     """How long a cluster stays with a daemon that gives no sign, seconds (several daemons on one database)."""
     ping_url: str = ""
     """Asked by GET after each good tick: a dead-man's switch elsewhere (LIVE-8). Empty: none."""
@@ -82,18 +114,18 @@ class LogsSection(Section):
     """Most that is read of one cluster's logs in one tick, bytes."""
     kept_bytes_per_job: int = Field(default=32 * 2**20, ge=2**16)
     """Most that is kept of one log under the state folder, bytes; the oldest goes first."""
-    keep_days: float = Field(default=14, gt=0)
+    keep_days: float = Field(default=14, gt=0, le=DAYS)
     """How long the kept text of an ended job stays, days."""
 
 
 class RetentionSection(Section):
     """What may be thinned with age. Transitions, attempts, diagnoses and decisions are kept for ever."""
 
-    measurements_days: float = Field(default=30, gt=2)
+    measurements_days: float = Field(default=30, gt=2, le=DAYS)
     """Every value is kept for 2 days, one an hour up to this age, one a day after it; days."""
-    polls_days: float = Field(default=30, gt=1)
+    polls_days: float = Field(default=30, gt=1, le=DAYS)
     """How long the proof that each poll was made is kept, days."""
-    reports_days: float = Field(default=365, gt=2)
+    reports_days: float = Field(default=365, gt=2, le=DAYS)
     """How long the last report of each day is kept, days; every report is kept for 2 days."""
 
 
@@ -105,9 +137,9 @@ class SignaturesSection(Section):
 
 
 class ReportsSection(Section):
-    ended_hours: float = Field(default=24, gt=0)
+    ended_hours: float = Field(default=ENDED_HOURS, gt=0, le=MOST_HOURS)
     """How long an ended job stays in ``status`` without ``--all``, hours."""
-    remind_hours: float = Field(default=24, gt=0)
+    remind_hours: float = Field(default=24, gt=0, le=MOST_HOURS)
     """After how long a standing alert is said again in the sweep's record, hours (SAY-5)."""
 
 
@@ -115,7 +147,12 @@ class Settings(BaseSettings):
     """The whole config."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="SUPERVISOR__", env_nested_delimiter="__", case_sensitive=False
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        env_prefix="SUPERVISOR__",
+        env_nested_delimiter="__",
+        case_sensitive=False,
     )
 
     state_dir: Path = Path("state")
@@ -150,13 +187,19 @@ class Settings(BaseSettings):
         """The environment overrides the file, which comes in as the constructor's arguments."""
         return env_settings, init_settings
 
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, data: Any) -> Any:
+        numbers_only(cls, data)
+        return data
+
     @field_validator("cluster", mode="before")
     @classmethod
     def _split_by_kind(cls, value: Any) -> Any:
         """Each table holds the common keys and those of its kind."""
-        if not isinstance(value, (list, tuple)):
-            return value
-        return [_split(table) if isinstance(table, dict) else table for table in value]
+        if not isinstance(value, (list, tuple)) or not all(isinstance(each, (dict, ClusterSection)) for each in value):
+            raise ValueError("must be tables, each under its own [[cluster]]")
+        return [_split(number, each) if isinstance(each, dict) else each for number, each in enumerate(value, 1)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
@@ -171,22 +214,37 @@ class Settings(BaseSettings):
         return self
 
 
-def _split(table: dict[str, Any]) -> dict[str, Any]:
-    common = ClusterSection.model_fields
+def _split(number: int, table: dict[str, Any]) -> ClusterSection:
+    name = table.get("name")
+    where = f"[[cluster]] {name!r}" if isinstance(name, str) else f"[[cluster]] {number}"
     kind = table.get("kind")
+    if kind is None:
+        raise ValueError(f"{where}: kind is missing; allowed: {', '.join(KINDS)}")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
-    mine = {key: value for key, value in table.items() if key in common and key != "of_kind"}
+        raise ValueError(f"{where}: kind: this version knows no {kind!r}{nearest(str(kind), KINDS)}")
+    common = {key: field for key, field in ClusterSection.model_fields.items() if key != "of_kind"}
+    mine = {key: value for key, value in table.items() if key in common}
     rest = {key: value for key, value in table.items() if key not in common}
     model = KINDS[kind].settings()
-    fields = model.model_fields
-    if "kind" in fields:
+    if "kind" in model.model_fields:
         rest["kind"] = kind
+    known = [*common, *model.model_fields]
+    found: list[tuple[str, str]] = []
+    of_kind: BaseModel = model.model_construct()
     try:
-        mine["of_kind"] = model(**rest)
+        numbers_only(model, rest)
+        of_kind = model(**rest)
     except ValidationError as error:
-        raise ValueError("; ".join(_sentences(error, model))) from None
-    return mine
+        found += faults(error, model, known)
+    except ValueError as error:
+        found.append(("", str(error)))
+    try:
+        section = ClusterSection(**mine, of_kind=of_kind)
+    except ValidationError as error:
+        found += faults(error, ClusterSection, known)
+    if found:
+        raise ValueError(f"{where}: {'; '.join(said(*each) for each in found)}")
+    return section
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -209,11 +267,13 @@ def limits_in_force(given: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         for bucket, value in entry.get("bucket", {}).items():
             own[bucket][name] = float(value)
     per_bucket = {bucket: value for bucket, value in given.items() if isinstance(value, dict)}
-    common = {name: _number(name, value) for name, value in given.items() if not isinstance(value, dict)}
+    common = {name: value for name, value in given.items() if not isinstance(value, dict)}
     for name in common:
+        if name in BY_NAME:
+            raise ValueError(f"limits.{name}: must be a table, [limits.{name}]")
         if name not in table:
             raise ValueError(f"limits.{name}: no such limit{nearest(name, [*table, *BY_NAME])}")
-    every |= common
+    every |= {name: _number(name, value) for name, value in common.items()}
     for bucket, values in per_bucket.items():
         if bucket not in BY_NAME:
             raise ValueError(f"limits.{bucket}: no such bucket{nearest(bucket, [*BY_NAME, *table])}")
@@ -239,6 +299,8 @@ def _number(name: str, value: Any) -> float:
             value = None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
         raise ValueError(f"limits.{name}: must be a number above 0")
+    if name.rpartition(".")[2] in WHOLE and value != int(value):
+        raise ValueError(f"limits.{name}: must be a whole number, at least 1")
     return float(value)
 
 
@@ -274,27 +336,42 @@ def load(given: str | None) -> tuple[Settings, Path]:
 
 def parse(document: dict[str, Any], path: Path) -> Settings:
     """``document`` checked, with every path made absolute from the config file's folder."""
-    unknown = [name for name in os.environ if name.upper().startswith("SUPERVISOR__")]
-    fields = Settings.model_fields
-    for name in unknown:
-        key = name[len("SUPERVISOR__") :].split("__")[0].lower()
-        if key not in fields:
-            raise UsageError(f"environment: {name}: no such setting{nearest(key, fields)}")
+    environment = from_environment()
+    for key in environment:
+        first = key.partition("__")[0].lower()
+        if first not in Settings.model_fields:
+            raise UsageError(f"environment: {PREFIX}{key}: no such setting{nearest(first, Settings.model_fields)}")
+    for table, why in LATER.items():
+        if table in document:
+            raise UsageError(f"{path}: {table}: {why}; take the table out")
     try:
         settings = Settings(**document)
     except ValidationError as error:
-        raise UsageError(f"{path}: " + "; ".join(_sentences(error, Settings))) from None
+        raise UsageError(_complaint(faults(error, Settings), path, environment)) from None
+    except SettingsError as error:
+        field = re.search(r'field "(\w+)"', str(error))
+        mine = [PREFIX + key for key in environment if field and key.startswith(field[1].upper())]
+        raise UsageError(
+            f'environment: {", ".join(mine)}: lists and tables are given as JSON, such as ["x", "y"]'
+        ) from None
     base = path.parent
     settings = _absolute(settings, base)
     url = settings.database_url
     if not url and settings.database_url_file is not None:
         url = secret_from(settings.database_url_file, "database_url_file")
-    if url and not url.startswith(("sqlite:///", "postgresql+psycopg://")):
-        raise UsageError(f"{path}: database_url: must begin with sqlite:/// or postgresql+psycopg://")
     daemon = settings.daemon
     if not daemon.ping_url and daemon.ping_url_file is not None:
         daemon = daemon.model_copy(update={"ping_url": secret_from(daemon.ping_url_file, "daemon.ping_url_file")})
-    return settings.model_copy(update={"database_url": database_url(base, settings.state_dir, url), "daemon": daemon})
+    return settings.model_copy(update={"database_url": database_url(path, settings.state_dir, url), "daemon": daemon})
+
+
+def _complaint(found: list[tuple[str, str]], path: Path, environment: Mapping[str, str]) -> str:
+    """All faults in one line, each with where it stands."""
+    places: dict[str, list[str]] = {}
+    for key, text in found:
+        name = named_in(key, text, environment)
+        places.setdefault(f"environment: {name}" if name else str(path), []).append(said(key, text))
+    return "; ".join(f"{place}: {'; '.join(texts)}" for place, texts in places.items())
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -302,60 +379,17 @@ M = TypeVar("M", bound=BaseModel)
 
 def _absolute(model: M, base: Path) -> M:
     """``model`` with every path in it made absolute from ``base``; ``~`` is the user's home."""
-    changes = {name: _placed(getattr(model, name), base) for name in type(model).model_fields}
+    changes = {name: _placed(getattr(model, name), base, name) for name in type(model).model_fields}
     return model.model_copy(update=changes)
 
 
-def _placed(value: Any, base: Path) -> Any:
+def _placed(value: Any, base: Path, key: str) -> Any:
     if isinstance(value, Path):
-        return resolved(base, value)
+        return resolved(base, value, key)
     if isinstance(value, BaseModel):
         return _absolute(value, base)
     if isinstance(value, tuple):
-        return tuple(_placed(item, base) for item in value)
+        return tuple(_placed(item, base, key) for item in value)
     if isinstance(value, dict):
-        return {key: _placed(item, base) for key, item in value.items()}
+        return {key: _placed(item, base, key) for key, item in value.items()}
     return value
-
-
-def _sentences(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One sentence for each fault: key, what is wrong, the nearest known key. Values are not repeated: one may be a secret."""
-    found = []
-    for fault in error.errors(include_url=False, include_context=False, include_input=False):
-        where = ".".join(str(part) for part in fault["loc"])
-        text = fault["msg"].removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            known = _fields_at(model, fault["loc"][:-1])
-            text = f"unknown key{nearest(str(fault['loc'][-1]), known)}"
-        elif fault["type"] == "missing":
-            text = "is missing"
-        found.append(f"{where}: {text}" if where else text)
-    return found
-
-
-def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    current: Any = model
-    for part in loc:
-        fields = getattr(current, "model_fields", None)
-        if fields is not None and part in fields:
-            current = _model_in(fields[part].annotation)
-    return list(getattr(current, "model_fields", ()))
-
-
-def _model_in(annotation: Any) -> Any:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for part in get_args(annotation):
-        found = _model_in(part)
-        if found is not None:
-            return found
-    return None
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` where something is near, else what is allowed."""
-    names = list(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; allowed: {', '.join(sorted(names))}" if names else ""

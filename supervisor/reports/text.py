@@ -6,11 +6,19 @@ from datetime import datetime
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(0x80, 0xA0))}
 _CONTROLS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
-_CONTROLS |= dict.fromkeys((0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF), "\u00b7")
+_CONTROLS |= dict.fromkeys(
+    (0x061C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF), "\u00b7"
+)
+_CONTROLS |= dict.fromkeys(range(0xE0000, 0xE0080), "\u00b7")
+_CONTROLS |= {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
+_CONTROLS |= dict.fromkeys((*range(0xD800, 0xDC80), *range(0xDD00, 0xE000)), "\ufffd")
 
 
 def plain(text: str) -> str:
-    """``text`` with control characters, escape codes and direction marks made visible instead of effective."""
+    """``text`` with control characters, escape codes and direction marks made visible instead of effective.
+
+    Bytes that are no UTF-8 show as ``\\xe9``, so that the result can be written anywhere.
+    """
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_CONTROLS)
@@ -36,13 +44,16 @@ def fitted(text: str, columns: int) -> str:
 
     if width(text) <= columns:
         return text + " " * (columns - width(text))
+    if columns < 1:
+        return ""
     kept, used = [], 0
     for letter in text:
-        wide = max(0, wcwidth(letter))
-        if used + wide > columns - 1:
+        used += max(0, wcwidth(letter))
+        if used > columns - 1:
             break
         kept.append(letter)
-        used += wide
+    while (used := width("".join(kept))) > columns - 1:  # a mark may widen the letter before it
+        kept.pop()
     return "".join(kept) + "…" + " " * (columns - 1 - used)
 
 

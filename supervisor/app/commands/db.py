@@ -23,8 +23,11 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
     from supervisor.app.clock import utc_now
     from supervisor.app.config_path import places
+    from supervisor.model.errors import SupervisorError
     from supervisor.store.store import Store
 
     where = places(args.config)
@@ -36,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
         elif args.action == "check":
             print(store.check())
         elif args.action == "backup":
-            written = store.backup(args.file)
+            if not args.file.expanduser().parent.is_dir():
+                raise SupervisorError(f"db backup: there is no folder {args.file.expanduser().parent}")
+            written = store.backup(args.file.expanduser())
             print(f"{args.file}: {written} bytes")
         else:
             from supervisor.app.retention import keep_of
@@ -44,5 +49,6 @@ def run(args: argparse.Namespace) -> int:
 
             settings, _ = load(args.config)
             store.check_schema()
-            print(f"pruned: {store.prune(utc_now(), keep_of(settings))}")
+            gone = store.prune(utc_now(), keep_of(settings))
+            print("pruned: " + ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in asdict(gone).items()))
     return 0

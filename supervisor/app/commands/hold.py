@@ -32,7 +32,9 @@ def scope_of(args: argparse.Namespace, store: Any, where: Any) -> tuple[str, str
     if args.all:
         return "all", ""
     if args.cluster is not None:
-        names = [table.get("name") for table in where.raw.get("cluster", []) if isinstance(table, dict)]
+        from supervisor.app.config_path import clusters_in
+
+        names = [table.get("name") for table in clusters_in(where.raw)]
         if args.cluster not in names:
             raise UsageError(
                 f"no cluster {args.cluster!r} in {where.config}; there are {', '.join(map(str, names)) or 'none'}"
@@ -56,8 +58,10 @@ def run(args: argparse.Namespace) -> int:
     store, where = opened(args)
     with store:
         scope = scope_of(args, store, where)
+        if scope is None and args.reason is not None:
+            raise UsageError("hold: --reason says why, but not what: name JOB, --cluster C, or --all")
         if scope is not None:
-            if not args.reason:
+            if not (args.reason or "").strip():
                 raise UsageError("hold: --reason is missing: say why, for the record")
             made = store.add_hold(*scope, args.reason, asker(), utc_now())
             print(f"hold {made.id} on {made.target or 'everything'} since {moment(made.since)}: {plain(made.reason)}")

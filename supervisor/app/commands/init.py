@@ -46,28 +46,34 @@ def run(args: argparse.Namespace) -> int:
     if target.exists() and not args.force:
         raise UsageError(f"init: {target} is there already; --force writes over it, --output FILE writes elsewhere")
     chosen = Found(slurm=[slurm_from(text) for text in args.slurm], kube=list(args.kube), host=args.host)
-    if not args.yes and not (chosen.slurm or chosen.kube or chosen.host):
+    if not args.yes and not chosen:
         if not sys.stdin.isatty():
             raise UsageError("init: nobody is there to ask; use --yes with --slurm, --kube or --host")
         chosen = _asked(look())
     text = config_text(chosen, args.interval)
+    _must_be_good(text, target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise SupervisorError(f"init: {error}") from error
+        raise SupervisorError(f"init: {target}: {error.strerror or error}") from error
     print(f"wrote {target}")
-    if args.no_tick or not (chosen.slurm or chosen.kube or chosen.host):
-        print(
-            "add a [[cluster]] table and run `supervisorctl check`"
-            if not args.no_tick
-            else "next: `supervisorctl check`"
-        )
+    if args.no_tick or not chosen:
+        print("next: `supervisorctl check`" if chosen else "add a [[cluster]] table and run `supervisorctl check`")
         return 0
     from supervisor.app.commands import tick
 
     print("a first tick …\n", flush=True)
     return tick.run(argparse.Namespace(config=str(target), wait=600, json=False))
+
+
+def _must_be_good(text: str, target: Any) -> None:
+    """Nothing is written that would be refused afterwards. Raises UsageError."""
+    import tomllib
+
+    from supervisor.app.settings import parse
+
+    parse(tomllib.loads(text), target)
 
 
 def _here() -> Any:
@@ -91,12 +97,21 @@ def _asked(found: Any) -> Any:
             chosen.kube.append(context)
     chosen.host = _yes("watch processes started by `supervisorctl launch` on this machine?", default=True)
     while True:
-        more = input("another Slurm cluster, NAME=[USER@]NODE[,NODE] (Enter: none)? ").strip()
+        more = _answer("another Slurm cluster, NAME=[USER@]NODE[,NODE] (Enter: none)? ")
         if not more:
             return chosen
         chosen.slurm.append(slurm_from(more))
 
 
+def _answer(question: str) -> str:
+    from supervisor.model.errors import SupervisorError
+
+    try:
+        return input(question).strip()
+    except EOFError:
+        raise SupervisorError("init: no answer; nothing was written") from None
+
+
 def _yes(question: str, *, default: bool) -> bool:
-    answer = input(f"{question} [{'Y/n' if default else 'y/N'}] ").strip().lower()
+    answer = _answer(f"{question} [{'Y/n' if default else 'y/N'}] ").lower()
     return default if not answer else answer.startswith("y")

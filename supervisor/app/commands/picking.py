@@ -12,11 +12,20 @@ if TYPE_CHECKING:
 
 def the_row(light: Light, text: str) -> JobRow:
     """The one job that ``text`` means; of several with one id, the newest. Raises UsageError listing the candidates (exit 2)."""
-    found = light.find(text)
+    found = light.find(text) if text.strip() and sayable(text) else []
     if not found:
-        raise UsageError(f"no job {text!r} is known; `supervisorctl status --all` lists those that are")
+        shown = plain(text if len(text) <= 80 else text[:79] + "…")
+        raise UsageError(f"no job '{shown}' is known; `supervisorctl status --all` lists those that are")
     if len({(job.cluster, job.id) for job in found}) > 1:
-        listed = ", ".join(f"{job.cluster}/{job.id} ({plain(job.name)})" for job in found[:8])
+        listed = ", ".join(f"{job.cluster}/{plain(job.id)} ({plain(job.name[:80])})" for job in found[:8])
         more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-        raise UsageError(f"{text!r} may mean several jobs: {listed}{more}")
+        raise UsageError(f"'{plain(text)}' may mean several jobs: {listed}{more}")
     return found[0]
+
+
+def sayable(text: str) -> bool:
+    """Whether ``text`` can stand in any database: UTF-8, no NUL."""
+    try:
+        return b"\0" not in text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False

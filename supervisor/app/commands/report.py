@@ -26,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     from supervisor.app.asking import opened
     from supervisor.model.errors import SupervisorError, UsageError
 
+    if args.tick is not None and not 0 < args.tick < 2**31:
+        raise UsageError("report: --tick must be the number of a tick, from 1")
     day = None
     if args.date is not None:
         try:

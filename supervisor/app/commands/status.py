@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     where = places(args.config)
     _check(args, where)
-    if args.watch and not args.json:
+    if args.watch:
         return _watch(args, where)
     text, code = _picture(args, where)
     sys.stdout.write(text)
@@ -47,10 +47,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, where: Any) -> None:
+    from supervisor.app.config_path import clusters_in
     from supervisor.model.errors import UsageError
 
-    tables = where.raw.get("cluster", [])
-    clusters = tuple(str(table.get("name")) for table in tables if isinstance(table, dict))
+    if args.watch and args.json:
+        raise UsageError("status: --watch is for people; for a script ask again with --json")
+    if args.pipe and args.json:
+        raise UsageError("status: --pipe and --json are two forms of the same: choose one")
+    clusters = tuple(str(table.get("name")) for table in clusters_in(where.raw))
     for option, given, known in (
         ("--bucket", args.bucket, BUCKETS),
         ("--phase", args.phase, PHASES),
@@ -71,7 +75,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     from datetime import timedelta
 
     from supervisor.app.clock import utc_now
-    from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError, UsageError
+    from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError
     from supervisor.reports import status
     from supervisor.store.light import Light
 
@@ -88,19 +92,9 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     with light:
         summary = light.summary()
         gone = _process_gone(summary)
-        hours = (
-            where.raw.get("reports", {}).get("ended_hours", 24)
-            if isinstance(where.raw.get("reports", {}), dict)
-            else 24
-        )
-        since = now - timedelta(hours=float(hours))
+        since = now - timedelta(hours=where.ended_hours)
         every = args.all or any(phase in ("terminal", "cleanup", "done") for phase in args.phase)
-        rows: list[int] = []
-        for word in args.job:
-            found = light.find(word)
-            if not found:
-                raise UsageError(f"status: no job {word!r} is known; `supervisorctl status --all` lists those that are")
-            rows += [job.row for job in found]
+        rows = _rows(light, args.job)
         narrow = {"buckets": args.bucket, "clusters": args.cluster, "phases": args.phase, "rows": rows}
         jobs = light.jobs(**narrow, ended_after=since, every=every)
         holds = light.holds()
@@ -112,7 +106,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         return json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n", code
     shown, hidden = (jobs, 0) if args.all or rows else _fewer(jobs)
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    wide = os.get_terminal_size().columns if sys.stdout.isatty() else None
+    wide = _wide()
     unknown = {each.name: each.last_good_at for each in summary.clusters if each.state != "ok"}
     parts = status.head(summary, now, gone=gone, colour=colour)
     parts.append("")
@@ -136,6 +130,27 @@ def _nothing(args: argparse.Namespace, now: Any, state: str, reason: str) -> tup
     monitor = {"state": state, "last_tick": None, "next_tick_at": None, "reason": reason}
     document = {"schema_version": 1, "generated_at": iso(now), "monitor": monitor}
     return json.dumps(document | {"clusters": known, "jobs": known, "waiting": known}) + "\n", 4
+
+
+def _rows(light: Any, words: list[str]) -> list[int]:
+    if not words:
+        return []
+    from supervisor.app.commands.picking import the_row
+
+    return [the_row(light, word).row for word in words]
+
+
+def _wide() -> int | None:
+    """Columns to fit into: ``$COLUMNS``, else the terminal's, else no limit (a file, a pipe)."""
+    import os
+
+    told = os.environ.get("COLUMNS", "")
+    if told.isascii() and told.isdigit() and int(told[:6]) > 0:
+        return int(told[:6])
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
+    except (OSError, ValueError):
+        return None
 
 
 def _no_jobs(summary: Any, args: argparse.Namespace) -> str:

@@ -29,8 +29,11 @@ def run(args: argparse.Namespace) -> int:
     from supervisor.app.clock import utc_now
     from supervisor.app.events import set_up
     from supervisor.app.settings import load
+    from supervisor.model.errors import UsageError
     from supervisor.store.store import Store
 
+    if not 0 < args.wait <= 86400:
+        raise UsageError("tick: --wait must be from 0 to 86400 seconds")
     settings, path = load(args.config)
     set_up(settings.logging.format, "warning")
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
