@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -12,6 +13,7 @@ from supervisor.app.fleet import Station
 from supervisor.app.kept import KeptLogs
 from supervisor.app.settings import LogsSection
 from supervisor.app.writing import Writer
+from supervisor.dialects import follow, next_attempt, summarise
 from supervisor.model.errors import ClusterError
 from supervisor.model.facts import Followed, Held
 from supervisor.model.logs import LogRead, LogStat, LogText, LogUnread, LogWanted
@@ -23,19 +25,38 @@ log = structlog.get_logger("supervisor.follow")
 
 
 class Follower:
-    """Follows the logs of all clusters. Its memory is the store's cursors."""
+    """Follows the logs of all clusters. What it remembers of a run can be made again from the store's cursors."""
 
     def __init__(self, writer: Writer, kept: KeptLogs, limits: LogsSection) -> None:
         self.writer, self.kept, self.limits = writer, kept, limits
+        self._runs: dict[str, dict[str, Followed]] = {}
 
-    async def follow(self, station: Station, reading: Polled, now: datetime) -> Mapping[str, Followed]:
-        """Fetch what is new in the logs of this reading; what the text says, by job id.
+    def runs(self, station: Station) -> Mapping[str, Followed]:
+        """What is known of the runs of one cluster, by job id."""
+        return self._runs.get(station.name, {})
+
+    async def load(self, station: Station) -> None:
+        """After a start: the runs of the living jobs, as their logs told them before."""
+        rows = {held.row: job for job, held in station.memory.items() if held.row is not None and held.life.phase.live}
+        cursors = await self.writer.call(lambda store: store.log_cursors_of(set(rows)))
+        mine = [(rows[each.job_row], each) for each in cursors if each.state]
+        found = await asyncio.to_thread(lambda: {job: self._summed(station, job, each) for job, each in mine})
+        self._runs[station.name] = {
+            job: run for job, run in found.items() if run.file == station.memory[job].details.log_path
+        }
+
+    def _summed(self, station: Station, job: str, cursor: LogCursor) -> Followed:
+        held = station.memory.get(job)
+        return Followed(cursor.path, summarise(cursor.state, held.bucket if held is not None else None))
+
+    async def follow(self, station: Station, reading: Polled, now: datetime) -> set[str]:
+        """Fetch what is new in the logs of this reading, keep it, and hear what it says; ids of jobs with news.
 
         A log that cannot be fetched changes nothing and is said; a full disk is a problem of ours, not of the job's.
         """
         stats = self._grown(station, reading)
         if not stats:
-            return {}
+            return set()
         rows = {job: row for job in stats if (held := station.memory.get(job)) and (row := held.row) is not None}
         found = await self.writer.call(lambda store: store.log_cursors_of(set(rows.values())))
         cursors = {(each.job_row, each.path): each for each in found}
@@ -60,24 +81,45 @@ class Follower:
         rows: Mapping[str, int],
         known: Mapping[str, LogCursor | None],
         now: datetime,
-    ) -> dict[str, Followed]:
+    ) -> set[str]:
         if not plans or station.cluster is None:
-            return {}
+            return set()
         answers = await read_logs(station, [each.wanted for each in plans], now)
-        followed: dict[str, Followed] = {}
-        cursors = []
+        news, cursors = set(), []
         for each in plans:
             job, path = each.wanted.job_id, each.wanted.path
             answer = answers.get((job, path), LogUnread(path, "no answer"))
             if isinstance(answer, LogUnread):
                 log.warning("log.unread", job=f"{station.name}/{job}", path=path, reason=answer.reason)
                 continue
+            before = await self._state_before(station, job, known[job], afresh=each.afresh)
             cursor = await self.keep(rows[job], stats[job], known[job], answer, afresh=each.afresh)
-            if cursor is not None:
-                cursors.append(cursor)
+            if cursor is None:
+                continue
+            written = stats[job].modified_at or now
+            state = await asyncio.to_thread(_heard, before, answer, min(written, now))
+            cursor = replace(cursor, state=state)
+            self._runs.setdefault(station.name, {})[job] = self._summed(station, job, cursor)
+            cursors.append(cursor)
+            news.add(job)
         if cursors:
             await self.writer.call(lambda store: store.put_log_cursors(cursors))
-        return followed
+        return news
+
+    async def _state_before(
+        self, station: Station, job: str, cursor: LogCursor | None, *, afresh: bool
+    ) -> Mapping[str, object]:
+        """Where the run stood before this piece: its own, or that of the link of the chain before it (CHAIN-2)."""
+        if cursor is not None:
+            return next_attempt(cursor.state) if afresh and cursor.state else cursor.state
+        held = station.memory.get(job)
+        parent = station.memory.get(held.predecessor) if held is not None and held.predecessor else None
+        if parent is None or parent.row is None:
+            return {}
+        row, path = parent.row, parent.details.log_path
+        before = await self.writer.call(lambda store: store.log_cursors(row))
+        state = next((each.state for each in before if each.path == path), {})
+        return next_attempt(state) if state else {}
 
     async def keep(
         self, row: int, stat: LogStat, cursor: LogCursor | None, piece: LogText, *, afresh: bool
@@ -129,6 +171,14 @@ async def read_logs(station: Station, wanted: list[LogWanted], now: datetime) ->
     except ClusterError as error:
         reason = error.text
     return {(each.job_id, each.path): LogUnread(each.path, reason) for each in wanted}
+
+
+def _heard(state: Mapping[str, object], piece: LogText, written_at: datetime) -> Mapping[str, object]:
+    """The run's state after one piece of its log. In a thread: a megabyte takes some hundredths of a second."""
+    after, _readings = follow(
+        state or None, piece.data, piece.offset, seen_at=written_at, lines_skipped=piece.lines_skipped
+    )
+    return after
 
 
 def _stat_of(piece: LogText) -> LogStat:

@@ -7,7 +7,7 @@ anywhere is healed by looking again: nothing is remembered that was not stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -20,7 +20,6 @@ from supervisor.app.follow import Follower
 from supervisor.app.rooms import Rooms
 from supervisor.app.writing import Writer
 from supervisor.model.errors import ClusterError, StoreError
-from supervisor.model.facts import Followed
 from supervisor.model.lifecycle import Transition
 from supervisor.model.polling import Polled, Reading, Unreached
 from supervisor.model.records import PollRecord
@@ -151,16 +150,17 @@ class Sweeper:
             await self._load(station, began)
         ended_since = station.status.ended_since if station.status else None
         reading = await self._read(station, ended_since, began)
-        followed: Mapping[str, Followed] = {}
+        news: set[str] = set()
         if isinstance(reading, Polled) and station.cluster is not None:
-            followed = await self.follower.follow(station, reading, self.clock())
-        return await self._store(station, reading, followed, tick, began)
+            news = await self.follower.follow(station, reading, self.clock())
+        return await self._store(station, reading, news, tick, began)
 
     async def _load(self, station: Station, now: datetime) -> None:
         held = await self.writer.call(lambda store: store.held(station.name, ended_after=now - REMEMBERED))
         station.status = await self.writer.call(lambda store: store.cluster_status(station.name))
         station.memory = Memory(sorted(held, key=lambda job: (job.life.phase.live, job.row or 0)))
         station.lines = {}
+        await self.follower.load(station)
         station.loaded = True
 
     async def _read(self, station: Station, ended_since: datetime | None, now: datetime) -> Reading:
@@ -181,9 +181,7 @@ class Sweeper:
             log.exception("cluster.poll_broke", cluster=station.name)
             return Unreached(cluster=station.name, at=self.clock(), reason=f"fault in the supervisor itself: {error!r}")
 
-    async def _store(
-        self, station: Station, reading: Reading, followed: Mapping[str, Followed], tick: int, began: datetime
-    ) -> Swept:
+    async def _store(self, station: Station, reading: Reading, news: set[str], tick: int, began: datetime) -> Swept:
         now = self.clock()
         if isinstance(reading, Unreached):
             status = status_after(station, reading, now, 0)
@@ -192,7 +190,8 @@ class Sweeper:
             )
             station.status = status
             return self._swept(station, "unknown", reading.reason, began)
-        steps = step(station.memory, reading, self.rooms.book, self.rooms.bucket_of, self.rooms.examine, now, followed)
+        runs, rooms = self.follower.runs(station), self.rooms
+        steps = step(station.memory, reading, rooms.book, rooms.bucket_of, rooms.examine, now, runs, news)
         live = len(station.memory.live) + sum(
             held.life.phase.live - (job in station.memory.live) for job, held in steps.changed.items()
         )

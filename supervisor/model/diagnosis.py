@@ -6,13 +6,19 @@ from dataclasses import dataclass
 
 USUAL: dict[str, tuple[str, str]] = {
     "gpu-oom": ("deterministic", "Shrink batch, sequence length or the memory share; do not retry unchanged."),
-    "host-oom": ("deterministic", "Confirm in the kernel's or cgroup's events; give more memory or start fewer workers. The killed process may be a bystander."),
+    "host-oom": (
+        "deterministic",
+        "Confirm in the kernel's or cgroup's events; give more memory or start fewer workers. The killed process may be a bystander.",
+    ),
     "shared-memory-too-small": ("deterministic", "Enlarge /dev/shm or use fewer data workers."),
     "dataloader-crash": ("unknown", "Look at the kernel log and at ulimits of the node."),
     "dataset-error": ("deterministic", "Fix or skip the row; a retry fails at the same place."),
     "tokenizer-mismatch": ("deterministic", "Align the tokenizer with the embedding table."),
     "cuda-device-assert": ("deterministic", "Look at the first assertion; align vocabulary or labels."),
-    "illegal-memory-access": ("deterministic", "A kernel or version bug rather than the node: bisect versions, try without the custom kernel."),
+    "illegal-memory-access": (
+        "deterministic",
+        "A kernel or version bug rather than the node: bisect versions, try without the custom kernel.",
+    ),
     "kernel-unsupported": ("deterministic", "Use another backend, dtype or toolchain for this device."),
     "segfault": ("unknown", "Retry once, then bisect the native library."),
     "ecc-xid": ("transient", "Drain the node and resume elsewhere."),
@@ -22,11 +28,20 @@ USUAL: dict[str, tuple[str, str]] = {
     "nccl-ib-error": ("unknown", "Check link, GID and switch; exclude the pair of nodes."),
     "nccl-config": ("deterministic", "Fix environment or addresses; it fails again unchanged."),
     "store-timeout": ("transient", "Find the peer that did not start or connect."),
-    "silent-hang": ("unknown", "Take stacks of the trainer's processes, then restart; judge by the age of its progress, not by heartbeats."),
+    "silent-hang": (
+        "unknown",
+        "Take stacks of the trainer's processes, then restart; judge by the age of its progress, not by heartbeats.",
+    ),
     "rank-crash": ("deterministic", "Read this traceback, not the launcher's summary."),
-    "file-missing": ("deterministic", "Correct the path or stage the file; on a shared file system look whether only some nodes miss it."),
+    "file-missing": (
+        "deterministic",
+        "Correct the path or stage the file; on a shared file system look whether only some nodes miss it.",
+    ),
     "permission-denied": ("deterministic", "Correct owner, mode or group."),
-    "startup-timeout": ("unknown", "Read the component's own log; give the first wait more time or the files faster storage."),
+    "startup-timeout": (
+        "unknown",
+        "Read the component's own log; give the first wait more time or the files faster storage.",
+    ),
     "engine-init-fail": ("deterministic", "Change length, memory share or parallelism of the engine."),
     "engine-dead": ("unknown", "Look for the worker's own cause; restart the engine."),
     "actor-died": ("unknown", "Find out who killed it; Ray's hints about memory are guesses."),

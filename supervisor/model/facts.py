@@ -11,6 +11,7 @@ from supervisor.model.findings import Finding, Flag
 from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, JobRef, Observation, Outcome
 from supervisor.model.lifecycle import Lifecycle
 from supervisor.model.logs import LogStat
+from supervisor.model.readings import RunSummary
 from supervisor.model.rulebook import Limits
 
 
@@ -42,7 +43,7 @@ class LogFacts:
     progress_at: datetime | None = None
     """When progress was last seen: a step where its dialect counts steps, else output."""
     speaks_steps: bool = False
-    """A dialect recognised its output, so that bare output is no progress (LIVE-3)."""
+    """A dialect recognised its output, so that bare output is no progress (LIVE-3, LIVE-6)."""
 
 
 NO_LOG = LogFacts()
@@ -50,15 +51,15 @@ NO_LOG = LogFacts()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What the job's own output says of its work, by its dialects. Metric keys are the contract's (``status --json``)."""
+    """What the job's own output says of its work, as it is stored and shown. Keys are the contract's (``status --json``)."""
 
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    """Latest values; NaN and infinities are values. A metric that was not emitted is absent, never 0 (BUCKET-3)."""
+    metrics: Mapping[str, float | str] = field(default_factory=dict)
+    """Latest values; NaN and infinities as the contract's words. A metric that was not emitted is absent, never 0 (BUCKET-3)."""
     rate_per_s: float | None = None
     """Steps per second over the trailing window (SFT-2)."""
     eta_s: float | None = None
-    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Newest points of the metrics that a trend is drawn from, oldest first; bounded."""
+    series: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """Newest points of the metrics that a trend is drawn from, oldest first; bounded; None for what is no finite number."""
     flavor: str | None = None
     """``agentic``, ``standard`` … where the output tells it."""
 
@@ -66,20 +67,13 @@ class RunFacts:
 NO_RUN = RunFacts()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Followed:
-    """What newly read log text says of one job: handed to the step beside the log's size and time."""
+    """What all the log text read so far says of one job's run, handed to the step beside the log's size and time."""
 
-    run: RunFacts
-    step: int | None = None
-    total: int | None = None
-    progress_at: datetime | None = None
-    """When the newest step was printed or, without a clock in the log, read."""
-    gaps: tuple[float, ...] = ()
-    """Seconds between new steps, oldest first."""
-    speaks_steps: bool = False
-    findings: tuple[Finding, ...] = ()
-    """What the text itself gives rise to; they stand until the next text."""
+    file: str
+    """The log that it was read from, for quotes."""
+    summary: RunSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from supervisor.model.facts import LogFacts
+from supervisor.model.facts import LogFacts, RunFacts
 from supervisor.model.logs import LogStat, LogState
+from supervisor.model.readings import RunSummary
 
 GAPS_KEPT = 64
 """Newest gaps that a cadence is drawn from; older ones belong to another stage of the run."""
@@ -32,16 +34,43 @@ def looked_at(known: LogFacts, stat: LogStat, started_at: datetime | None, now: 
     return fresh if known.speaks_steps else _progressed(fresh, output, (now - output).total_seconds(), points)
 
 
-def stepped(
-    known: LogFacts, step: int, total: int | None, at: datetime, gaps: tuple[float, ...], points: int
-) -> LogFacts:
-    """``known`` after its dialect counted a step: from now on only steps are progress, output alone is not (LIVE-3).
-
-    ``gaps``: seconds between steps, as the log's own clock or the looks at it tell them, oldest first.
+def heard(known: LogFacts, summary: RunSummary, points: int) -> LogFacts:
+    """``known`` after what the log's text says. Once a dialect recognises the output, only its progress counts (LIVE-3, LIVE-4):
+    engines, heartbeats and loading bars do not, and until the first step there is none (LIVE-6).
     """
-    facts = replace(known, step=step, total=total if total is not None else known.total, speaks_steps=True)
-    kept = (known.gaps if known.speaks_steps else ())[-GAPS_KEPT:] + gaps
-    return replace(facts, progress_at=at, gaps=kept[-GAPS_KEPT:], cadence=cadence(kept[-GAPS_KEPT:], points))
+    progress = summary.last_progress
+    if progress is None and (summary.last_engine or summary.last_heartbeat or summary.last_bring_up) is None:
+        return known
+    gaps = tuple(round(gap, 1) for gap in summary.step_gaps_s[-GAPS_KEPT:])
+    return replace(
+        known,
+        step=summary.progress.step,
+        total=summary.progress.total,
+        speaks_steps=True,
+        progress_at=progress.seen_at if progress is not None and progress.seen_at is not None else None,
+        gaps=gaps,
+        cadence=cadence(gaps, points),
+    )
+
+
+SHOWN_POINTS = 24
+"""Points of a series that are kept beside the job for its trend."""
+
+
+def run_facts(summary: RunSummary) -> RunFacts:
+    """What is stored and shown of a run."""
+    series = {
+        key: tuple(point.value if math.isfinite(point.value) else None for point in found[-SHOWN_POINTS:])
+        for key, found in summary.series.items()
+        if key in summary.metrics
+    }
+    return RunFacts(
+        metrics=dict(summary.metrics),
+        rate_per_s=summary.progress.rate_per_s,
+        eta_s=summary.progress.eta_s,
+        series=series,
+        flavor=summary.flavor,
+    )
 
 
 def cadence(gaps: tuple[float, ...], points: int) -> timedelta | None:

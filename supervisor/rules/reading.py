@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervisor.model.logs import LogState, LogStat, LogWanted
+from supervisor.model.logs import LogStat, LogState, LogWanted
 from supervisor.model.records import LogCursor
 
 

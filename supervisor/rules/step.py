@@ -7,7 +7,7 @@ changed, or the time has come at which time alone could change its sign (``Held.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -20,7 +20,7 @@ from supervisor.model.records import AttemptRecord, ErrandWanted
 from supervisor.model.rulebook import Rulebook
 from supervisor.rules.lifecycle import advance, born
 from supervisor.rules.memory import HANDING_ON, Memory
-from supervisor.rules.output import looked_at, stepped
+from supervisor.rules.output import heard, looked_at, run_facts
 from supervisor.rules.signs import read_sign, silence_allowed
 
 Examine = Callable[[Facts, datetime], tuple[Finding, ...]]
@@ -52,12 +52,13 @@ class _Walk:
         memory: Memory,
         polled: Polled,
         followed: Mapping[str, Followed],
+        news: Collection[str],
         book: Rulebook,
         bucket_of: BucketOf,
         examine: Examine,
         now: datetime,
     ) -> None:
-        self.memory, self.polled, self.followed = memory, polled, followed
+        self.memory, self.polled, self.followed, self.news = memory, polled, followed, news
         self.book, self.now = book, now
         self.bucket_of, self.examine = bucket_of, examine
         self.out = Steps()
@@ -105,7 +106,7 @@ class _Walk:
         """Listed jobs whose line is as it was, and of which something else is new: their log, what it says, or the time."""
         memory, lines, now = self.memory, self.polled.lines, self.now
         found = dict.fromkeys(job for job, at in memory.looks.items() if at <= now)
-        found.update(dict.fromkeys(self.followed))
+        found.update(dict.fromkeys(self.news))
         for job, stat in self.polled.logs.items():
             held = memory.get(job)
             if held is not None and stat != held.log.stat:
@@ -271,11 +272,11 @@ class _Walk:
         limits = self.book.limits_of(held.bucket)
         log = NO_LOG if new_attempt else held.log
         stat = self.polled.logs.get(held.key.id)
-        told = None if new_attempt else self.followed.get(held.key.id)
+        run = None if new_attempt else self.followed.get(held.key.id)
         if stat is not None and not new_attempt:
             log = looked_at(log, stat, observation.started_at, self.now, limits.cadence_points)
-        if told is not None and told.step is not None and told.progress_at is not None:
-            log = stepped(log, told.step, told.total, told.progress_at, told.gaps, limits.cadence_points)
+        if run is not None and log.stat is not None and log.stat.path == run.file:
+            log = heard(log, run.summary, limits.cadence_points)
         child = self.children.get(held.key.id) or held.successor
         return Facts(
             held=held,
@@ -284,8 +285,8 @@ class _Walk:
             observation=observation,
             new_attempt=new_attempt,
             log=log,
-            run=told.run if told is not None else held.run,
-            followed=told,
+            run=run_facts(run.summary) if run is not None else held.run,
+            followed=run,
             successor=child,
             successor_live=self._goes_on(child, observation.ended_at),
             absences=held.life.absences + 1 if seen is Seen.ABSENT else 0,
@@ -356,12 +357,13 @@ def step(
     examine: Examine,
     now: datetime,
     followed: Mapping[str, Followed] | None = None,
+    news: Collection[str] = (),
 ) -> Steps:
     """All that one good reading changes. A failed one changes no job, so there is no step for it (POLL-1).
 
-    ``followed``: what newly read log text says, by job id.
+    ``followed``: what the log text read so far says, by job id; ``news``: ids of which new text was read.
     """
-    return _Walk(memory, polled, followed or {}, book, bucket_of, examine, now).run()
+    return _Walk(memory, polled, followed or {}, news, book, bucket_of, examine, now).run()
 
 
 def _edges(seen: Observation) -> tuple[Dependency, ...]:

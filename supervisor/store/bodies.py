@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from supervisor.model.errors import StoreError
-from supervisor.model.facts import NO_LOG, Held, LogFacts
+from supervisor.model.facts import NO_LOG, NO_RUN, Held, LogFacts, RunFacts
 from supervisor.model.findings import Flag, Severity
 from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, Observation
 from supervisor.model.lifecycle import LIVE_PHASES, Lifecycle, Transition
@@ -35,6 +35,7 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     successor: str | None = None
     first_seen_at: datetime | None = None
     look_at: datetime | None = None
+    run: RunFacts = NO_RUN
 
 
 class _Seen(msgspec.Struct, frozen=True, gc=False):
@@ -55,9 +56,9 @@ JOB_COLUMNS = (
     *("submitted_at", "started_at", "ended_at", "time_limit_s", "account", "partition", "group_id", "group_size"),
     *("nodes", "node_count", "exit_code", "signal", "log_state", "log_path", "log_reason", "last_output_at"),
     *("cadence_s", "step", "total", "progress_at", "flags", "worst", "predecessor", "successor", "first_seen_at"),
-    *("look_at", "body"),
+    *("look_at", "metrics", "body"),
 )
-"""In the order of :func:`job_row`. ``metrics`` and ``diagnosis`` are written by those who learn them."""
+"""In the order of :func:`job_row`. ``diagnosis`` is written by those who learn it."""
 
 _WORST = {Severity.NOTE: 0, Severity.WATCH: 1, Severity.FAULT: 2}
 
@@ -155,6 +156,7 @@ def job_row(held: Held, row: int, tick: int, at_us: int) -> Row:
         held.successor,
         to_us_or_none(held.first_seen_at),
         to_us_or_none(held.look_at),
+        None if held.run == NO_RUN else to_json(held.run),
         text,
     )
     return tuple(clean(value) if isinstance(value, str) else value for value in values) if dirty else values
@@ -189,6 +191,7 @@ def _body_of(held: Held) -> _Body:
         held.successor,
         held.first_seen_at,
         held.look_at,
+        held.run,
     )
 
 
@@ -227,6 +230,7 @@ def held_of(row: int, version: int, text: str) -> Held:
         row=row,
         version=version,
         look_at=body.look_at,
+        run=body.run,
     )
 
 

@@ -75,7 +75,7 @@ class JobRow(NamedTuple):
     step: int | None
     total: int | None
     progress_at: datetime | None
-    metrics: str | None  # JSON object
+    metrics: str | None  # JSON object: metrics, rate_per_s, eta_s, series, flavor
     flags: str | None  # JSON list, each as in the contract
     worst: str | None  # severity of the worst flag
     predecessor: str | None

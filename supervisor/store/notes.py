@@ -78,7 +78,7 @@ class Notes:
     # ------------------------------------------------------------ measurements
 
     def put_readings(self, row: int, readings: Sequence[Measurement]) -> None:
-        """Store values from a job's output, and the newest of each metric beside the job. The same ones again change nothing."""
+        """Store values from a job's output. The same ones again change nothing."""
         if not readings:
             return
         with self._db.write(f"storing measurements of job row {row}") as connection:
@@ -91,12 +91,6 @@ class Notes:
                 for one in readings
             }
             self._db.put(connection, "measurement", _MEASUREMENT, list(values.values()), _MEASUREMENT_CONFLICT)
-            table = schema.job
-            held = connection.execute(sa.select(table.c.metrics).where(table.c.id == row)).scalar()
-            newest = from_json(held) if held else {}
-            for one in sorted(readings, key=lambda one: (one.at, _NO_STEP if one.step is None else one.step)):
-                newest[one.metric] = contract_number(one.value)
-            connection.execute(sa.update(table).where(table.c.id == row).values(metrics=to_json(newest)))
 
     def _metric_numbers(self, connection: sa.Connection, names: set[str]) -> dict[str, int]:
         table = schema.metric

@@ -116,7 +116,7 @@ job = sa.Table(
     _may("successor", sa.Text),
     _may("first_seen_at", Utc),
     _may("look_at", Utc),
-    _may("metrics", sa.Text),  # JSON object: newest value of each metric
+    _may("metrics", sa.Text),  # JSON object: what its output says of its run (newest metrics, rate, series)
     _may("diagnosis", sa.Text),  # JSON object: the newest diagnosis, in short
     _must("body", sa.Text),  # JSON: all that is held, whole
     sa.UniqueConstraint("cluster", "job_id", "incarnation", name="job_key"),

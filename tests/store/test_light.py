@@ -17,11 +17,10 @@ from pathlib import Path
 import pytest
 
 from supervisor.model.errors import NotBegun, StoreError
-from supervisor.model.facts import Held
+from supervisor.model.facts import Held, RunFacts
 from supervisor.model.job import Outcome
 from supervisor.model.lifecycle import Phase, Sign
 from supervisor.model.records import Heartbeat
-from supervisor.store.entries import Measurement
 from supervisor.store.faults import StoreAway, StoreBroken, StoreLocked
 from supervisor.store.light import JobRow, Light
 from supervisor.store.store import Store
@@ -100,8 +99,10 @@ def as_shown(job: Held, **learnt: object) -> JobRow:
 
 def test_jobs_read_the_light_way_are_those_of_the_full_way(store: Store, url: str) -> None:
     """House, idea 5: one light read path, tested to say the same as the full one."""
-    full, plain, over = store.record(poll(full_job(), new_job("43"), ended(new_job("44"), Outcome.FAILED)))
-    store.put_readings(full.row or 0, [Measurement("reward", NOON, 0.619, 15), Measurement("loss", NOON, float("nan"))])
+    run = RunFacts(metrics={"reward": 0.619, "loss": "NaN"}, rate_per_s=0.5, series={"reward": (0.5, None)})
+    full, plain, over = store.record(
+        poll(full_job().having(run=run), new_job("43"), ended(new_job("44"), Outcome.FAILED))
+    )
     store.put_diagnosis(over.row or 0, 1, {"category": "oom", "summary": "…", "echoes": [1, 2]}, NOON)
 
     with Light.open(url) as light:
@@ -109,7 +110,9 @@ def test_jobs_read_the_light_way_are_those_of_the_full_way(store: Store, url: st
 
     metrics, diagnosis = shown["4711"].metrics, shown["44"].diagnosis
     assert metrics is not None
-    assert json.loads(metrics) == {"reward": 0.619, "loss": "NaN"}
+    told = json.loads(metrics)
+    assert (told["metrics"], told["rate_per_s"]) == ({"reward": 0.619, "loss": "NaN"}, 0.5)
+    assert told["series"] == {"reward": [0.5, None]}
     assert diagnosis is not None
     assert json.loads(diagnosis)["category"] == "oom"
     assert "echoes" not in json.loads(diagnosis)
