@@ -24,10 +24,20 @@ async def all_checks(settings: Settings, path: Path) -> list[Check]:
         lines.append(
             Check("config", "warn", "no cluster is configured", "add a [[cluster]] table, or run `supervisorctl init`")
         )
-    lines += [_database(settings), *_disk(settings), *_names()]
+    lines += [_signatures(settings), _database(settings), *_disk(settings), *_names()]
     stations = [station_for(section, settings) for section in settings.cluster]
     found = await asyncio.gather(*(_cluster(station) for station in stations))
     return lines + [line for each in found for line in each]
+
+
+def _signatures(settings: Settings) -> Check:
+    """The packs in force; the config's own have been loaded with it."""
+    from supervisor.app.packs import catalogue
+
+    chosen = settings.signatures
+    count = len(catalogue(own=chosen.packs, off=chosen.off).signatures)
+    own = f", {len(chosen.packs)} packs of your own" if chosen.packs else ""
+    return Check("signatures", "ok", f"{count} entries{own}")
 
 
 def _database(settings: Settings) -> Check:

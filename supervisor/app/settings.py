@@ -331,7 +331,21 @@ def _limits(values: Mapping[str, float]) -> Limits:
 def load(given: str | None) -> tuple[Settings, Path]:
     """The checked config and its file. Raises UsageError: file, key, what is wrong, what is allowed."""
     path = find(given)
-    return parse(read_toml(path), path), path
+    settings = parse(read_toml(path), path)
+    if settings.signatures.packs or settings.signatures.off:
+        _must_load(settings.signatures, path)
+    return settings, path
+
+
+def _must_load(chosen: SignaturesSection, path: Path) -> None:
+    """A broken pack is found when the config is read, not when the first job dies."""
+    from supervisor.app.packs import catalogue
+    from supervisor.diagnosis.catalogue import PackError
+
+    try:
+        catalogue(own=chosen.packs, off=chosen.off)
+    except (PackError, UsageError) as error:
+        raise UsageError(f"{path}: signatures: {error}") from error
 
 
 def parse(document: dict[str, Any], path: Path) -> Settings:
