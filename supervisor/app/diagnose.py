@@ -129,17 +129,10 @@ def _opened(path: str, offset: int) -> IO[bytes] | Any:
         head = handle.read(_HEAD)
         if head.startswith(_GZIP):
             handle.seek(0)
-            from isal import igzip
-
-            open_gzip: Any = igzip.IGzipFile
-            return _Gzip(open_gzip(fileobj=_Closing(handle), mode="rb"))
+            return _Gzip(handle)
         if head.startswith(_ZSTD):
             handle.seek(0)
-            import zstandard
-
-            return zstandard.ZstdDecompressor().stream_reader(
-                handle, read_size=1 << 20, closefd=True, read_across_frames=True
-            )
+            return _Zstd(handle)
         if _is_binary(head):
             handle.close()
             return _Binary()
@@ -151,28 +144,91 @@ def _opened(path: str, offset: int) -> IO[bytes] | Any:
 
 
 class _Gzip:
-    """Reads in small steps, because one long read of a cut-off archive loses all that came before the cut."""
+    """Unpacks member after member. What comes before a cut is given out before the `EOFError` that tells of it."""
 
-    def __init__(self, archive: Any) -> None:
-        self._archive = archive
+    def __init__(self, handle: IO[bytes]) -> None:
+        from isal import isal_zlib
+
+        self._new: Any = lambda: isal_zlib.decompressobj(wbits=31)
+        self._handle, self._member = handle, self._new()
+        self._packed = b""
+        self._begun = False
 
     def readinto(self, buffer: memoryview, /) -> int:
-        piece = self._archive.read1(min(len(buffer), 512 << 10))
-        buffer[: len(piece)] = piece
-        return len(piece)
+        while True:
+            if self._member.eof:
+                self._packed = (self._member.unused_data or self._packed).lstrip(b"\0")
+                self._member, self._begun = self._new(), False
+            if not self._packed:
+                self._packed = self._handle.read(1 << 20)
+                if not self._packed:
+                    if self._begun:
+                        raise EOFError
+                    return 0
+            self._begun = True
+            piece = self._member.decompress(self._packed, len(buffer))
+            self._packed = b"" if self._member.eof else self._member.unconsumed_tail
+            if piece:
+                buffer[: len(piece)] = piece
+                return len(piece)
 
     def __enter__(self) -> _Gzip:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._archive.close()
+        self._handle.close()
 
 
-class _Closing(io.BufferedReader):
-    """A buffered file, closed with the archive that reads it."""
+class _Zstd:
+    """Unpacks frame after frame, a few packed kilobytes at once: enough to be quick, too few for a bomb.
 
-    def __init__(self, raw: Any) -> None:
-        super().__init__(raw, 1 << 20)
+    The library's own stream ends without a word where a file is cut off.
+    """
+
+    piece = 4 << 10
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        import zstandard
+
+        self._new: Any = zstandard.ZstdDecompressor().decompressobj
+        self._handle = io.BufferedReader(handle, 1 << 20)  # type: ignore[type-var]
+        self._frame = self._new()
+        self._packed = self._plain = b""
+        self._begun = False
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        filled = 0
+        while filled < len(buffer):
+            if not self._plain and not self._unpack():
+                if self._begun and not filled:
+                    raise EOFError
+                break
+            part = self._plain[: len(buffer) - filled]
+            buffer[filled : filled + len(part)] = part
+            self._plain = self._plain[len(part) :]
+            filled += len(part)
+        return filled
+
+    def _unpack(self) -> bool:
+        """More plain bytes at hand; False at the end of the file, or where it is cut off."""
+        while not self._plain:
+            if self._frame.eof:
+                self._packed, self._frame, self._begun = self._frame.unused_data, self._new(), False
+            packed = self._packed or self._handle.read(self.piece)
+            self._packed = b""
+            if not packed:
+                return False
+            self._begun = True
+            self._plain = self._frame.decompress(packed)
+            if self._frame.eof and not self._frame.unused_data and self._plain:
+                self._frame, self._begun = self._new(), False
+        return True
+
+    def __enter__(self) -> _Zstd:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.close()
 
 
 def _is_binary(head: bytes) -> bool:
