@@ -179,6 +179,8 @@ class Observation:
     attempt: int | None = None
     """Number of this attempt, from 1; None where the backend cannot tell."""
     burn: Burn | None = None
+    preemptions: Burn | None = None
+    """Preemptions used up and allowed, where they have a budget of their own beside that of failures."""
     tasks: TaskCounts | None = None
     depends_on: tuple[Dependency, ...] = ()
     details: Details | None = None
