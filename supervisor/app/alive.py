@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 
 
 def name_of(started: float) -> str:
     """This process as an owner of leases: ``host:pid:start``, the start in seconds since 1970."""
-    return f"{socket.gethostname()}:{os.getpid()}:{int(started)}"
+    return f"{os.uname().nodename}:{os.getpid()}:{int(started)}"
 
 
 def gone(owner: str) -> bool:
     """True only where ``owner`` ran on this machine and runs no more; a reused pid is told by its start."""
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     started = owner.rpartition(":")[2]
-    if host != socket.gethostname() or not rest.isdecimal() or not started.isdecimal():
+    if host != os.uname().nodename or not rest.isdecimal() or not started.isdecimal():
         return False
     return process_gone(int(rest), int(started))
 

@@ -201,7 +201,7 @@ def foot(holds: Iterable[Any], hidden: int, total_ended: int) -> list[str]:
         f"hold {each.id} on {each.target or 'everything'}: {plain(each.reason)} ({plain(each.by)})" for each in holds
     ]
     if hidden:
-        lines.append(f"{hidden} more jobs are not shown; `supervisorctl status --all` shows all")
+        lines.append(f"about {hidden} more jobs, none of them flagged, are not shown; `supervisorctl status --all` shows all")
     return lines
 
 

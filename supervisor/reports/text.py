@@ -24,9 +24,18 @@ def plain(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
+_NARROW = frozenset("—…×→·▁▂▃▄▅▆▇█─│┌┬┐├┼┤└┴┘")
+"""What our own words hold beside letters; each takes one column."""
+
+
+def _is_narrow(text: str) -> bool:
+    """Whether each letter takes one column, so that the library that knows the others need not be loaded."""
+    return text.isascii() or all(letter < "\u0300" or letter in _NARROW for letter in text)
+
+
 def width(text: str) -> int:
     """Columns that ``text`` takes on a terminal."""
-    if text.isascii():
+    if _is_narrow(text):
         return len(text)
     from wcwidth import wcswidth
 
@@ -36,7 +45,7 @@ def width(text: str) -> int:
 
 def fitted(text: str, columns: int) -> str:
     """``text`` in exactly ``columns`` columns: padded, or cut with an ellipsis."""
-    if text.isascii():
+    if _is_narrow(text):
         if len(text) <= columns:
             return text.ljust(columns)
         return text[: columns - 1] + "…" if columns > 0 else ""

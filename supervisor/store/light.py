@@ -269,6 +269,7 @@ class Light:
         clusters: Sequence[str] = (),
         phases: Sequence[str] = (),
         rows: Sequence[int] = (),
+        worst: Sequence[str] = (),
         ended_after: datetime | None = None,
         every: bool = False,
         limit: int | None = None,
@@ -276,11 +277,18 @@ class Light:
         """Living jobs by bucket, cluster and name, then ended ones, the newest first.
 
         Ended ones are those first held as ended after ``ended_after``, all of them with ``every``, else none. ``rows``
-        names jobs by row number (see :meth:`find`), living or ended. ``limit`` cuts the whole list.
+        names jobs by row number (see :meth:`find`), living or ended; ``worst`` severities of the worst flag. ``limit`` cuts the
+        whole list.
         """
         narrow: str = ""
         values: list[object] = []
-        for name, wanted in (("bucket", buckets), ("cluster", clusters), ("phase", phases), ("id", rows)):
+        for name, wanted in (
+            ("bucket", buckets),
+            ("cluster", clusters),
+            ("phase", phases),
+            ("id", rows),
+            ("worst", worst),
+        ):
             if wanted:
                 narrow += f" AND {name} IN ({', '.join('?' * len(wanted))})"
                 values.extend(wanted)
@@ -293,6 +301,13 @@ class Light:
         cut = "" if limit is None else f" LIMIT {int(limit) - len(found)}"
         order = "ORDER BY closed_at DESC, bucket, cluster, name, id"
         return found + self._read(JobRow, f"{text} > ?{narrow} {order}{cut}", (after, *values))
+
+    def how_many(self, ended_after: datetime) -> int:
+        """Living jobs and those first held as ended after then, from an index alone."""
+        recent = (
+            "SELECT (SELECT COUNT(*) FROM job WHERE closed_at IS NULL) + (SELECT COUNT(*) FROM job WHERE closed_at > ?)"
+        )
+        return int(self._rows(recent, (to_us(ended_after),))[0][0])
 
     def find(self, text: str) -> list[JobRow]:
         """Jobs that a JOB argument may mean: by ``cluster/id``, else id, else part of the name; living and newest first."""

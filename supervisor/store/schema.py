@@ -122,6 +122,7 @@ job = sa.Table(
     sa.UniqueConstraint("cluster", "job_id", "incarnation", name="job_key"),
     sa.Index("job_shown", "closed_at", "bucket", "cluster", "name"),
     sa.Index("job_counted", "bucket", "phase", "worst"),
+    sa.Index("job_flagged", "worst", "closed_at"),
     sa.Index("job_by_id", "job_id"),
 )
 

@@ -96,7 +96,8 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         every = args.all or any(phase in ("terminal", "cleanup", "done") for phase in args.phase)
         rows = _rows(light, args.job)
         narrow = {"buckets": args.bucket, "clusters": args.cluster, "phases": args.phase, "rows": rows}
-        jobs = light.jobs(**narrow, ended_after=since, every=every)
+        whole = args.all or args.json or bool(rows)
+        jobs, hidden = _shown(light, narrow, since, every=every, whole=whole)
         holds = light.holds()
     code = status.exit_code(summary, jobs, now, gone=gone)
     if args.json:
@@ -104,7 +105,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
 
         document = status.document(summary, jobs, now, gone=gone)
         return json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n", code
-    shown, hidden = (jobs, 0) if args.all or rows else _fewer(jobs)
+    shown = jobs
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     wide = _wide()
     unknown = {each.name: each.last_good_at for each in summary.clusters if each.state != "ok"}
@@ -164,14 +165,17 @@ def _no_jobs(summary: Any, args: argparse.Namespace) -> str:
     return "no jobs match" if chosen else "no jobs: every cluster was read, and none has any"
 
 
-def _fewer(jobs: list[Any]) -> tuple[list[Any], int]:
-    """At most SHOWN rows and every flagged one: what asks for a person is never cut off."""
-    if len(jobs) <= SHOWN:
-        return jobs, 0
-    flagged = [job for job in jobs if job.worst in ("fault", "watch")]
-    rest = [job for job in jobs if job.worst not in ("fault", "watch")]
-    room = max(0, SHOWN - len(flagged))
-    return flagged + rest[:room], len(rest) - len(rest[:room])
+def _shown(light: Any, narrow: dict[str, Any], since: Any, *, every: bool, whole: bool) -> tuple[list[Any], int]:
+    """Rows to show, and how many more there are: every flagged one, and of the others as many as a person reads."""
+    if whole or every:
+        return light.jobs(**narrow, ended_after=since, every=every), 0
+    flagged = light.jobs(**narrow, worst=("fault", "watch"), ended_after=since)
+    rest = light.jobs(**narrow, ended_after=since, limit=SHOWN + 1)
+    if len(rest) <= SHOWN:
+        return rest, 0
+    known = {job.row for job in flagged}
+    jobs = flagged + [job for job in rest if job.row not in known][: max(0, SHOWN - len(flagged))]
+    return jobs, max(1, light.how_many(since) - len(jobs))
 
 
 def _process_gone(summary: Any) -> bool:

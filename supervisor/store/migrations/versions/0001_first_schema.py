@@ -139,6 +139,7 @@ def upgrade() -> None:
     )
     op.create_index("job_by_id", "job", ["job_id"])
     op.create_index("job_counted", "job", ["bucket", "phase", "worst"])
+    op.create_index("job_flagged", "job", ["worst", "closed_at"])
     op.create_index("job_shown", "job", ["closed_at", "bucket", "cluster", "name"])
     op.create_table(
         "lease",
