@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.clusters.kubernetes import KubernetesCluster
-from supervisor.clusters.kubernetes_logs import Bookmark, parse_path
+from supervisor.clusters.kubernetes_log_lines import Bookmark, parse_path
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.model.logs import LogRead, LogState, LogText, LogUnread, LogWanted
 from supervisor.model.polling import Watch
@@ -223,6 +223,23 @@ async def test_a_log_that_was_read_to_its_end_has_that_size_until_there_is_more(
     assert (await eyes.poll()).logs[job_id].size == piece.size
     kube_lab.say(eyes.namespace, "talks", "more")
     assert (await eyes.poll()).logs[job_id].size > piece.size
+
+
+@pytest.mark.lab
+async def test_a_log_followed_before_a_restart_of_the_daemon_does_not_look_like_another_one(
+    kube_lab: KubeLab, eyes: Eyes, eyes_of: MakeEyes
+) -> None:
+    """FIND-3: a size below what was read already would mean that the log was truncated."""
+    path, job_id = ran(kube_lab, eyes), eyes.id("pod", "talks")
+    kube_lab.say(eyes.namespace, "talks", *(f"line {n}" for n in range(100)))
+    piece = await text_of(eyes.cluster, path)
+    again = eyes_of()
+    again.watch = Watch(logs={job_id: path})
+
+    assert (await again.poll()).logs[job_id].size == piece.size
+    again.watch = Watch(logs={job_id: path})
+    kube_lab.say(eyes.namespace, "talks", "more")
+    assert (await again.poll()).logs[job_id].size == piece.size + len("more\n")
 
 
 @pytest.mark.lab
