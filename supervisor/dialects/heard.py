@@ -14,6 +14,8 @@ KEPT_TRIALS = 2000
 """Trials whose last event is remembered, so that a retry replaces its failure."""
 KEPT_EXCEPTIONS = 64
 KEPT_FAILURES = 16
+RECENT_TRIALS = 100
+"""Newest scored trials of which a pass rate is told (RL-2)."""
 
 
 @dataclass(slots=True)
@@ -28,6 +30,8 @@ class Engines:
     refused_auth: int = 0
     failed: int = 0
     last_answered: list[object] | None = None
+    last_refused: list[object] | None = None
+    last_failed: list[object] | None = None
 
     def take(self, reading: Reading) -> None:
         values: dict[str, object] = {name: wire(value) for name, value in list(reading.metrics.items())[:40]}
@@ -75,6 +79,8 @@ class TrialCounts:
     passed: int = 0
     scored: int = 0
     exceptions: dict[str, int] = field(default_factory=dict)
+    said: dict[str, list[object]] = field(default_factory=dict)
+    """By exception: offset, line and text of the newest line that named it."""
     mean: object = None
     shown: int | None = None
     planned: int | None = None
@@ -125,6 +131,8 @@ class TrialCounts:
             self.passed += by if reward > 0 else 0
         if exception and (exception in self.exceptions or len(self.exceptions) < KEPT_EXCEPTIONS):
             self.exceptions[exception] = self.exceptions.get(exception, 0) + by
+            spoken = reading.said[0]
+            self.said[exception] = [spoken.offset, spoken.line, spoken.text[:400]]
 
     def _undo(self, before: str) -> None:
         """A retry or a better-informed line replaces what was counted for this trial."""
@@ -136,6 +144,11 @@ class TrialCounts:
             self.passed -= 1 if passed == "1" else 0
         if self.exceptions.get(exception):
             self.exceptions[exception] -= 1
+
+    def recent(self) -> tuple[int, int]:
+        """(passed, scored) of the newest named trials that a line gave a score."""
+        outcomes = [event[-1] for event in reversed(self.events.values()) if event[-2:] in ("=0", "=1")][:RECENT_TRIALS]
+        return outcomes.count("1"), len(outcomes)
 
     def running(self) -> int:
         """Begun and not ended, as far as lines told; a display redrawn in place does not tell of ends."""

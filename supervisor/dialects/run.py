@@ -300,12 +300,36 @@ def begun(offset: int = 0, lines: int | None = None) -> dict[str, object]:
     return run.dump()
 
 
+def _unquoted(state: Any) -> Any:
+    """``state`` with the text of every place and quote taken out; places and times stay."""
+    if isinstance(state, Mapping):
+        blank = "text" in state and "offset" in state
+        return {
+            name: "" if blank and name == "text" else _wordless(held) if name in _QUOTED else _unquoted(held)
+            for name, held in state.items()
+        }
+    return [_unquoted(held) for held in state] if isinstance(state, list) else state
+
+
+_QUOTED = ("said", "last_answered", "last_refused", "last_failed")
+
+
+def _wordless(said: Any) -> Any:
+    """A quote is ``[offset, line, text]``; kept alone, in a list, or by name."""
+    if isinstance(said, dict):
+        return {name: _wordless(held) for name, held in said.items()}
+    if isinstance(said, list) and said and not isinstance(said[0], list):
+        return [*said[:2], ""]
+    return [_wordless(held) for held in said] if isinstance(said, list) else said
+
+
 def next_attempt(state: State, offset: int = 0) -> dict[str, object]:
     """The same run in a new file or from a file's start: a new attempt, or a log that was cut or replaced (CHAIN-2).
 
     Steps, metrics and cadence go on; bars, timers, half lines and line numbers begin anew; the next step may be lower.
+    What was said before stays known, but its text stands in another file now: it is no quote any more.
     """
-    run = Run.load(state)
+    run = Run.load(_unquoted(state))
     run.offset = run.began = offset
     run.lines, run.pending, run.skipping = (0 if offset == 0 else None), b"", ""
     run.clock, run.clock_at = None, -1

@@ -163,6 +163,13 @@ def _candidates(frames: bytes) -> Iterator[Frame]:
         yield frames.rfind(b"\n", 0, found.start()) + 1, found.end()
 
 
+_LAST_SAID = {
+    last: tuple(mark for mark, name in vllm.ACCESS.items() if name == counted)
+    for last, counted in (("last_answered", "answered"), ("last_refused", "refused_auth"), ("last_failed", "failed"))
+}
+"""Of each kind of answer, the newest line is kept for quotes."""
+
+
 def _count_access(run: Run, frames: bytes, whole: bytes, base: int) -> None:
     if b'HTTP/1.1" ' not in frames:
         return
@@ -171,12 +178,13 @@ def _count_access(run: Run, frames: bytes, whole: bytes, base: int) -> None:
         count = frames.count(mark)
         if count:
             setattr(engines, name, getattr(engines, name) + count)
-    last = frames.rfind(b'HTTP/1.1" 200')
-    if last >= 0:
-        start = frames.rfind(b"\n", 0, last) + 1
-        text = frames[start : frames.find(b"\n", last)].decode("utf-8", "replace")
-        number = None if run.lines is None else run.lines + 1 + whole.count(b"\n", 0, start)
-        engines.last_answered = [base + start, number, text[:400]]
+    for name, marks in _LAST_SAID.items():
+        last = max(frames.rfind(mark) for mark in marks)
+        if last >= 0:
+            start = frames.rfind(b"\n", 0, last) + 1
+            text = frames[start : frames.find(b"\n", last)].decode("utf-8", "replace")
+            number = None if run.lines is None else run.lines + 1 + whole.count(b"\n", 0, start)
+            setattr(engines, name, [base + start, number, text[:400]])
 
 
 def _read(run: Run, raw: bytes, offset: int, number: int | None, seen: float | None) -> Iterator[Reading]:

@@ -11,7 +11,7 @@ from supervisor.dialects.recognition import speaks_for
 from supervisor.dialects.run import Run, State
 from supervisor.dialects.steps import Json, StepTrack, gaps, rate
 from supervisor.dialects.stream import peek
-from supervisor.dialects.vocabulary import vocabulary
+from supervisor.dialects.vocabulary import outcome_of, vocabulary
 from supervisor.model.readings import (
     Counter,
     EngineView,
@@ -238,6 +238,8 @@ def _engine(run: Run) -> EngineView:
         refused_auth=engines.refused_auth,
         failed=engines.failed,
         last_answered=_said([answered])[0] if answered else None,
+        last_refused=_said([engines.last_refused])[0] if engines.last_refused else None,
+        last_failed=_said([engines.last_failed])[0] if engines.last_failed else None,
     )
 
 
@@ -247,6 +249,12 @@ def _values(values: Mapping[str, object]) -> dict[str, float]:
 
 def _trials(run: Run) -> TrialFigures:
     trials = run.trials
+    exceptions = {name: count for name, count in trials.exceptions.items() if count > 0}
+    groups: dict[str, int] = {}
+    for name, count in exceptions.items():
+        group = outcome_of(name).group
+        groups[group] = groups.get(group, 0) + count
+    passed, scored = trials.recent()
     told = trials.shown is not None or trials.done > 0 or bool(trials.events)
     mean = unwire(trials.mean) if trials.mean is not None else None
     return TrialFigures(
@@ -256,6 +264,10 @@ def _trials(run: Run) -> TrialFigures:
         passed=trials.passed,
         scored=trials.scored,
         running=trials.running(),
-        exceptions={name: count for name, count in trials.exceptions.items() if count > 0},
+        exceptions=exceptions,
+        said={name: _said([place])[0] for name, place in trials.said.items() if place[2]},
+        groups=groups,
+        recent_passed=passed,
+        recent_scored=scored,
         exact=trials.exact and run.began == 0 and not run.unread.get("gaps"),
     )

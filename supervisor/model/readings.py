@@ -177,6 +177,10 @@ class EngineView:
     failed: int
     """Answered with a 5xx."""
     last_answered: Spoken | None
+    last_refused: Spoken | None = None
+    """The newest access line with 401 or 403."""
+    last_failed: Spoken | None = None
+    """The newest access line with a 5xx."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,14 @@ class TrialFigures:
     scored: int = 0
     running: int = 0
     exceptions: Mapping[str, int] = field(default_factory=dict)
+    said: Mapping[str, Spoken] = field(default_factory=dict)
+    """By exception: the newest line that named it."""
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """Exceptions by what the harness's policy calls them: expected, environment, api, verifier, request, auth, unknown."""
+    recent_passed: int = 0
+    """Scored above 0, among the newest ``recent_scored``."""
+    recent_scored: int = 0
+    """Named trials with a score among the newest ones, 100 at most."""
     exact: bool = True
 
 
