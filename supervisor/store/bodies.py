@@ -17,11 +17,12 @@ from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, Observ
 from supervisor.model.lifecycle import LIVE_PHASES, Lifecycle, Transition
 from supervisor.model.logs import LogState
 from supervisor.store.engine import Row
+from supervisor.store.lean import Lean
 from supervisor.store.times import to_us, to_us_or_none
 
 
-class _Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """All of a :class:`Held` but the row's own number and version, and the fingerprint, which is never stored."""
+class _Body(msgspec.Struct, frozen=True, gc=False):
+    """What is read of a job's text: all of a :class:`Held` but row, version, and the fingerprint, which is never stored."""
 
     key: JobKey
     life: Lifecycle
@@ -44,6 +45,9 @@ class _Seen(msgspec.Struct, frozen=True, gc=False):
     observation: Observation
 
 
+_lean_job = Lean(Held, without=("row", "version", "fingerprint"))
+_lean_step = Lean(Transition)
+_lean_seen = Lean(Observation)
 _encoder = msgspec.json.Encoder()
 _bodies = msgspec.json.Decoder(_Body)
 _transitions = msgspec.json.Decoder(Transition)
@@ -104,7 +108,7 @@ def from_json(text: str) -> dict[str, Any]:
 def job_row(held: Held, row: int, tick: int, at_us: int) -> Row:
     """Values of ``JOB_COLUMNS`` for the next version of ``held``, as of a reading at ``at_us`` (microseconds)."""
     key, life, seen, log = held.key, held.life, held.observation, held.log
-    stat, nodes, limit, cadence, body = log.stat, seen.nodes, seen.time_limit, log.cadence, _body_of(held)
+    stat, nodes, limit, cadence, body = log.stat, seen.nodes, seen.time_limit, log.cadence, _lean_job(held)
     try:
         text, dirty = _encoder.encode(body).decode(), False
         dirty = "\\u0000" in text
@@ -174,25 +178,7 @@ def mark(held: Held) -> int:
 
 
 def body_of(held: Held) -> str:
-    return to_json(_body_of(held))
-
-
-def _body_of(held: Held) -> _Body:
-    return _Body(
-        held.key,
-        held.life,
-        held.bucket,
-        held.observation,
-        held.details,
-        held.log,
-        held.flags,
-        held.depends_on,
-        held.predecessor,
-        held.successor,
-        held.first_seen_at,
-        held.look_at,
-        held.run,
-    )
+    return to_json(_lean_job(held))
 
 
 _COPIED = tuple(one.name for one in fields(Held) if one.name not in ("row", "version"))
@@ -234,13 +220,17 @@ def held_of(row: int, version: int, text: str) -> Held:
     )
 
 
+def transition_body(move: Transition) -> str:
+    return to_json(_lean_step(move))
+
+
 def transition_of(text: str) -> Transition:
     return _transitions.decode(text)
 
 
 def attempt_body(seen: Observation) -> str:
     """Like a job's own text, of which an attempt that is over is a copy: what was seen stands under ``observation``."""
-    return to_json(_Seen(seen))
+    return to_json({"observation": _lean_seen(seen)})
 
 
 def attempt_of(text: str) -> Observation:

@@ -15,7 +15,16 @@ from supervisor.model.facts import Held
 from supervisor.model.job import JobKey
 from supervisor.model.records import ClusterStatus, PollRecord
 from supervisor.store import schema
-from supervisor.store.bodies import JOB_COLUMNS, as_stored, attempt_body, clean, clean_or_none, fits, job_row, to_json
+from supervisor.store.bodies import (
+    JOB_COLUMNS,
+    as_stored,
+    attempt_body,
+    clean,
+    clean_or_none,
+    fits,
+    job_row,
+    transition_body,
+)
 from supervisor.store.engine import Database, Row
 from supervisor.store.errands import put_errands
 from supervisor.store.faults import StaleWrite
@@ -200,7 +209,7 @@ class Recording:
                 (
                     *(row, number, to_us(move.at), record.tick, str(move.before.phase), str(move.after.phase)),
                     *(move.after.attempt, None if outcome is None else str(outcome)),
-                    *(str(move.read.sign), clean(move.read.reason), to_json(move)),
+                    *(str(move.read.sign), clean(move.read.reason), transition_body(move)),
                 )
             )
         self._db.put(connection, "transition", _TRANSITION, values)

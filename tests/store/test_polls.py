@@ -56,6 +56,16 @@ def test_any_job_survives_its_own_text(job: Held) -> None:
     assert held_of(7, 3, body_of(job)) == job
 
 
+def test_what_could_not_be_read_back_is_not_stored(store: Store) -> None:
+    job = new_job()
+    wrong = job.having(observation=replace(job.observation, exit_code="1"))  # type: ignore[arg-type]
+
+    with pytest.raises(StoreError, match=r"Held can't be stored: .*exit_code"):
+        store.record(poll(wrong))
+
+    assert store.held("cluster-a", ended_after=LONG_AGO) == []
+
+
 NASTY = {
     "separators": "a|b\x1fc,d;e\tf",
     "newlines": "a\nb\r\nc",
