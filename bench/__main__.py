@@ -1,6 +1,6 @@
 """All benchmarks, one after the other; exit 1 if one misses its goal.
 
-    python -m bench [NAME …]
+python -m bench [NAME …]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes the generated parts of the documentation: `config.example.toml`, `docs/rules.md`, `docs/settings.md`'s twin in README.
 
-    python docs/generate.py           write
-    python docs/generate.py --check   exit 1 where a file is not as it would be written
+python docs/generate.py           write
+python docs/generate.py --check   exit 1 where a file is not as it would be written
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ def lines_of(model: type[BaseModel], *, skip: tuple[str, ...] = (), commented: b
         lines += [f"# {line}".rstrip() for line in textwrap.wrap(" ".join(words.split()), 116)]
         default = None if field.default is PydanticUndefined else field.default
         shown = SAMPLES.get(name) if default in (None, "", ()) else toml(default)
-        lines.append(f"{'# ' if commented else ''}{name} = {shown if shown is not None else toml(default if default is not None else '')}")
+        lines.append(
+            f"{'# ' if commented else ''}{name} = {shown if shown is not None else toml(default if default is not None else '')}"
+        )
     return lines
 
 
@@ -122,7 +124,14 @@ def example() -> str:
     common = lines_of(ClusterSection, skip=("name", "kind", "of_kind"))
     for kind, entry in KINDS.items():
         model = entry.settings()
-        parts += ["", f"# {'-' * 110}", *_about(model), "[[cluster]]", f'name = "{_cluster_name(kind)}"', f'kind = "{kind}"']
+        parts += [
+            "",
+            f"# {'-' * 110}",
+            *_about(model),
+            "[[cluster]]",
+            f'name = "{_cluster_name(kind)}"',
+            f'kind = "{kind}"',
+        ]
         parts += REQUIRED.get(kind, [])
         parts += common if kind == "slurm" else ["# skip_until, skip_reason, no_kill, deadline_s: as above"]
         skip = ("kind", *(line.split(" =")[0] for line in REQUIRED.get(kind, [])))
@@ -134,7 +143,10 @@ def example() -> str:
     said = said_of(BucketSection)
     parts += [f"# {line}" for line in textwrap.wrap(" ".join(said["prefixes"].split()), 116)]
     for bucket in BUCKETS:
-        parts += [f"# [buckets.{bucket.name}]", f"# prefixes = {toml(bucket.prefixes) if bucket.prefixes else toml(('other-',))}"]
+        parts += [
+            f"# [buckets.{bucket.name}]",
+            f"# prefixes = {toml(bucket.prefixes) if bucket.prefixes else toml(('other-',))}",
+        ]
     parts += ["", f"# {'-' * 110}", "# Thresholds. For one bucket alone: a table [limits.rl] and so on.", "[limits]"]
     for name, entry in limits_table().items():
         parts += [f"# {line}" for line in textwrap.wrap(f"{entry['why']} ({entry['rule']}; {entry['unit']})", 116)]
@@ -163,7 +175,9 @@ def _shared(kind: str, model: type[BaseModel]) -> tuple[str, ...]:
         return ()
     first = KINDS["slurm"].settings()
     said, before = said_of(model), said_of(first)
-    return tuple(name for name in model.model_fields if name in before and said.get(name) == before[name] and name != "kind")
+    return tuple(
+        name for name in model.model_fields if name in before and said.get(name) == before[name] and name != "kind"
+    )
 
 
 def _about(model: type[BaseModel]) -> list[str]:
@@ -174,7 +188,13 @@ def _about(model: type[BaseModel]) -> list[str]:
 def rules_page() -> str:
     """`docs/rules.md`: each rule id with the files that decide, test and document it."""
     places: dict[str, dict[str, set[str]]] = {}
-    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "supervisor", "tests"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "supervisor", "tests"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     for name in sorted(files.stdout.split()):
         path = ROOT / name
         if path.suffix not in (".py", ".toml") or "/signatures/" in name or not path.is_file():

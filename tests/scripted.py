@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from supervisor.model.job import Dependency, Details, JobKey, JobState, Observation
-from supervisor.model.logs import LogRead, LogState, LogStat, LogText, LogUnread, LogWanted
+from supervisor.model.logs import LogRead, LogStat, LogState, LogText, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
 from tests.some import HOUR, NOON

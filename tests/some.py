@@ -8,7 +8,7 @@ from typing import Any
 from supervisor.model.facts import Facts, Held, LogFacts, Seen
 from supervisor.model.job import JobKey, JobState, Observation
 from supervisor.model.lifecycle import Lifecycle, Phase
-from supervisor.model.logs import LogState, LogStat
+from supervisor.model.logs import LogStat, LogState
 from supervisor.model.polling import Polled
 from supervisor.model.rulebook import Limits, Rulebook
 
@@ -33,7 +33,9 @@ def some_key(job: str = "42", incarnation: str = "1000", cluster: str = "cluster
     return JobKey(cluster, job, incarnation)
 
 
-def some_observation(job: str = "42", state: JobState = JobState.RUNNING, incarnation: str = "1000", **changes: Any) -> Observation:
+def some_observation(
+    job: str = "42", state: JobState = JobState.RUNNING, incarnation: str = "1000", **changes: Any
+) -> Observation:
     values: dict[str, Any] = {
         "key": some_key(job, incarnation),
         "name": f"train-{job}",

@@ -37,7 +37,9 @@ def filled(folder: Path, live: int, ended: int, now: datetime) -> Path:
         store.upgrade()
         tick = store.begin_tick(now, "bench:1:1")
         jobs = [_job(number, number >= live, now) for number in range(live + ended)]
-        status = ClusterStatus(name="alpha", kind="host", state=ClusterState.OK, polled_at=now, last_good_at=now, jobs_live=live)
+        status = ClusterStatus(
+            name="alpha", kind="host", state=ClusterState.OK, polled_at=now, last_good_at=now, jobs_live=live
+        )
         store.record(PollRecord(tick=tick, status=status, changed=jobs, at=now, listed=live))
         store.finish_tick(tick, now, "", "{}")
         beat = Heartbeat(
@@ -58,7 +60,12 @@ def _job(number: int, over: bool, now: datetime) -> Held:
         started_at=began, ended_at=began + timedelta(hours=1) if over else None, nodes=("gpu001", "gpu002"), time_limit=timedelta(hours=12),
     )  # fmt: skip
     phase = Phase.TERMINAL if over else Phase.RUNNING
-    return Held(key=key, life=Lifecycle(phase=phase, since=began, outcome=Outcome.COMPLETED if over else None), bucket=bucket, observation=seen)
+    return Held(
+        key=key,
+        life=Lifecycle(phase=phase, since=began, outcome=Outcome.COMPLETED if over else None),
+        bucket=bucket,
+        observation=seen,
+    )
 
 
 def cpu(command: list[str]) -> float:

@@ -87,7 +87,9 @@ class Answering:
         nonce = Nonce(word[0])
         parts = []
         for name in re.findall(r"^part (\w+)", script, re.MULTILINE):
-            parts.append(f"\n{nonce.mark} begin {name}\n{self._said(name, nonce)}\n{nonce.mark} said {name}\n\n{nonce.mark} end {name} 0")
+            parts.append(
+                f"\n{nonce.mark} begin {name}\n{self._said(name, nonce)}\n{nonce.mark} said {name}\n\n{nonce.mark} end {name} 0"
+            )
         return Ran(0, ("".join(parts) + f"\n{nonce.mark} whole\n").encode(), b"")
 
     def lists(self, queue: list[str]) -> None:
@@ -130,7 +132,9 @@ async def ours(folder: Path, texts: list[tuple[list[str], list[str]]]) -> tuple[
     writer = Writer(store)
     made = rooms(rulebook(Settings()))
     moments = [NOW]
-    sweeper = Sweeper(writer, made, Follower(writer, KeptLogs(folder, 2**20), LogsSection()), lambda: moments[0], "bench", 60)
+    sweeper = Sweeper(
+        writer, made, Follower(writer, KeptLogs(folder, 2**20), LogsSection()), lambda: moments[0], "bench", 60
+    )
     shells, stations = [], []
     for number in range(len(texts)):
         settings = SlurmSettings(login_nodes=("login01.example",), users=("alice",))
@@ -176,7 +180,10 @@ def script(folder: Path, texts: list[tuple[list[str], list[str]]]) -> tuple[floa
         rows = [line.split(UNIT, 16) for line in changed]
         base.executemany(
             "INSERT OR REPLACE INTO cur VALUES (?,?,?,?,?,?,?,?)",
-            [(cluster, f[2], f[3], f[10], f[16], line, NEXT[f[3]], tick) for f, line in zip(rows, changed, strict=True)],
+            [
+                (cluster, f[2], f[3], f[10], f[16], line, NEXT[f[3]], tick)
+                for f, line in zip(rows, changed, strict=True)
+            ],
         )
         history = [(cluster, f[2], tick, f[3], f[10], NEXT[f[3]]) for f in rows]
         history += [(cluster, job, tick, "GONE", None, "LOST?") for job in gone]
@@ -193,7 +200,9 @@ def script(folder: Path, texts: list[tuple[list[str], list[str]]]) -> tuple[floa
         old, new = set(before.split("\n")), now.split("\n")
         changed = [line for line in new if line not in old]
         kept = set(new)
-        gone = {line.split(UNIT, 3)[2] for line in old if line not in kept} - {line.split(UNIT, 3)[2] for line in changed}
+        gone = {line.split(UNIT, 3)[2] for line in old if line not in kept} - {
+            line.split(UNIT, 3)[2] for line in changed
+        }
         write(number, changed, gone, 2, len(new))
         count += len(changed) + len(gone)
     took = time.process_time() - began

@@ -31,7 +31,12 @@ def test_doubt_moves_no_job_from_any_point_of_any_life(signs, doubt):
         life = move.after
     after = advance(some_key(), life, SignRead(doubt, "?"), NOON).after
 
-    assert (after.phase, after.outcome, after.attempt, after.since) == (life.phase, life.outcome, life.attempt, life.since)
+    assert (after.phase, after.outcome, after.attempt, after.since) == (
+        life.phase,
+        life.outcome,
+        life.attempt,
+        life.since,
+    )
 
 
 @given(SIGNS)
@@ -129,6 +134,8 @@ def test_the_diagram_names_every_step_of_the_table():
     drawn = diagram()
     for (before, sign), after in TABLE.items():
         if before is not after:
-            lines = [line for line in drawn.splitlines() if line.strip().startswith(f"{before.value} --> {after.value}:")]
+            lines = [
+                line for line in drawn.splitlines() if line.strip().startswith(f"{before.value} --> {after.value}:")
+            ]
             assert len(lines) == 1
             assert sign.value in lines[0] or (sign in ENDS and "any end" in lines[0])

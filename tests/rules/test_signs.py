@@ -10,7 +10,7 @@ from supervisor.model.facts import Seen
 from supervisor.model.findings import Finding, Severity
 from supervisor.model.job import JobState, TaskCounts
 from supervisor.model.lifecycle import Sign
-from supervisor.model.logs import LogState, LogStat
+from supervisor.model.logs import LogStat, LogState
 from supervisor.rules.signs import read_sign, silence_allowed
 from tests.some import HOUR, LIMITS, MINUTE, NOON, some_facts, some_log, some_observation
 
@@ -42,7 +42,9 @@ def test_a_job_whose_end_could_not_be_looked_up_is_unseen_not_missing():
 @pytest.mark.parametrize(("state", "expected"), ENDS.items())
 def test_each_end_that_the_scheduler_tells_is_read_as_that_end(state, expected):
     """POLL-4"""
-    read = read_sign(some_facts(seen=Seen.ABSENT, observation=some_observation(state=state), evidence_source="accounting"), NOON)
+    read = read_sign(
+        some_facts(seen=Seen.ABSENT, observation=some_observation(state=state), evidence_source="accounting"), NOON
+    )
 
     assert read.sign is expected
     assert read.evidence[0].source == "accounting"

@@ -201,7 +201,9 @@ def test_a_reused_id_is_another_job():
     assert watcher.memory["42"].observation.name == "another"
     assert watcher.life("42").attempt == 1
     assert watcher.life("42").phase is Phase.BRING_UP
-    assert steps.retired and steps.retired[0].life.outcome is Outcome.VANISHED, "its record went before its end was told"
+    assert steps.retired and steps.retired[0].life.outcome is Outcome.VANISHED, (
+        "its record went before its end was told"
+    )
     assert steps.retired[0].key.incarnation == old.incarnation
 
 
@@ -361,7 +363,11 @@ def test_no_job_that_lives_is_ever_held_as_ended(events):
 def test_once_all_is_read_again_every_job_stands_as_it_truly_is(events):
     """Nothing missed, nothing invented: phase, outcome, attempt."""
     *_, (world, watcher) = play(events)
-    words = {JobState.COMPLETED: Outcome.COMPLETED, JobState.FAILED: Outcome.FAILED, JobState.TIMED_OUT: Outcome.TIMED_OUT}
+    words = {
+        JobState.COMPLETED: Outcome.COMPLETED,
+        JobState.FAILED: Outcome.FAILED,
+        JobState.TIMED_OUT: Outcome.TIMED_OUT,
+    }
     for job, it in world.jobs.items():
         life = watcher.life(job)
         assert life.outcome is words.get(it.state), (life, it)
