@@ -16,7 +16,7 @@ import msgspec
 
 from supervisor.clusters import kubernetes_calls as calls
 from supervisor.clusters.kubernetes_calls import ApiServer, NotThere, path_of
-from supervisor.clusters.kubernetes_events import end_of, events_of
+from supervisor.clusters.kubernetes_events import End, end_of, events_of
 from supervisor.clusters.kubernetes_jobs import Owned, parts_of
 from supervisor.clusters.kubernetes_lists import Served, record_path
 from supervisor.clusters.kubernetes_states import JobRead
@@ -26,6 +26,8 @@ from supervisor.model.errors import ClusterError
 from supervisor.model.job import JobKey, JobState, Observation
 
 MOST_LOOKED_UP = 100
+_FOLLOWS_FROM_DELETION = frozenset({JobState.CANCELLED, JobState.FAILED})
+"""What events say of a job that was being deleted: its pods are stopped, and count as failed."""
 _POD = msgspec.json.Decoder(Pod)
 
 
@@ -123,19 +125,17 @@ class LastSeen:
         ends = []
         for key in gone:
             last, parts = self._doomed.pop(key, None), parts_of(key.id)
-            if last is not None and last.state is not JobState.CANCELLED:
+            told: End | None = None
+            if parts is not None and (last is None or last.state is JobState.CANCELLED):
+                told = end_of(await events_of(server, parts[0], uid=key.incarnation.partition("@")[0]))
+            if told is not None and (last is None or told.state not in _FOLLOWS_FROM_DELETION):
+                was = self._as_it_was(key, told.state)
+                reason = f"its record is gone; {told.reason}"
+                ends.append(replace(was, scheduler_state=told.word, reason=reason, ended_at=told.at))
+            elif last is not None:
                 ends.append(
                     replace(last, ended_at=now, reason=f"{last.reason or last.scheduler_state}; it is gone now")
                 )
-                continue
-            uid = key.incarnation.partition("@")[0]
-            end = end_of(await events_of(server, parts[0], uid=uid)) if parts is not None else None
-            if end is not None and not (last is not None and end.state is JobState.CANCELLED):
-                was = self._as_it_was(key, end.state)
-                reason = f"its record is gone; {end.reason}"
-                ends.append(replace(was, scheduler_state=end.word, reason=reason, ended_at=end.at))
-            elif last is not None:
-                ends.append(replace(last, ended_at=now, reason=f"{last.reason or 'it was deleted'}; it is gone now"))
         return ends
 
     def _as_it_was(self, key: JobKey, state: JobState) -> Observation:

@@ -97,7 +97,8 @@ def end_of(events: Iterable[Event]) -> End | None:
     for word, state in ENDS.items():
         event = told.get(word)
         if event is not None and event.at is not None:
-            return End(state, word, plain(f"event {word}: {event.message or ''}".rstrip(": ")), event.at)
+            shown = "Deleted" if word == "Killing" else word
+            return End(state, shown, plain(f"event {word}: {event.message or ''}".rstrip(": ")), event.at)
     return None
 
 

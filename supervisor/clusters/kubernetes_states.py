@@ -65,8 +65,8 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
     attempt = 1 + max(record.retries, rounds_lost(job, record)) + evictions + (main.restarts if main is not None else 0)
     state, word, reason, cause = _state(job, record, current, main, now)
     deleted = _deleted(job, now, terminating_limit)
-    if deleted is not None and not state.ended:
-        state, word, reason = JobState.COMPLETING, "Terminating", deleted
+    if deleted is not None and (not state.ended or _died_of_deletion(job, record, state)):
+        state, word, reason, cause = JobState.COMPLETING, "Terminating", deleted, None
     ended = state.ended
     shown = (cause or main) if ended else None
     # Between two attempts: what is there belongs to the one before.
@@ -101,6 +101,12 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
         main=main,
         doomed=doomed,
     )
+
+
+def _died_of_deletion(job: Folded, record: RecordRead, state: JobState) -> bool:
+    """Whether its failure only follows from its deletion: pods that are taken away count as failed."""
+    due = job.record.record.metadata.deletion_timestamp if job.record is not None else None
+    return state is JobState.FAILED and due is not None and record.ended_at is not None and record.ended_at >= due
 
 
 def _doom(job: Folded, main: PodRead | None) -> JobState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ def exists(lab: KubeLab, path: str) -> bool:
     return lab.call("GET", path)[0] == 200
 
 
-async def running_job(lab: KubeLab, eyes: Eyes, name: str) -> JobKey:
-    lab.create(eyes.namespace, job(name, pod("x", "running"), parallelism=2, completions=2))
+async def running_job(lab: KubeLab, eyes: Eyes, name: str, **spec: Any) -> JobKey:
+    lab.create(eyes.namespace, job(name, pod("x", "running"), parallelism=2, completions=2, **spec))
     path = f"/api/v1/namespaces/{eyes.namespace}/pods?labelSelector=job-name={name}"
     phases = ["Running"] * 2
     lab.until("both run", lambda: [one["status"].get("phase") for one in lab.call("GET", path)[1]["items"]] == phases)
@@ -48,6 +49,21 @@ async def test_a_cancelled_job_is_seen_going_with_its_pods_before_it_and_then_wa
     assert kube_lab.call("GET", pods)[1]["items"] == []
     (ended,) = (await eyes.poll()).ended
     assert (ended.key, ended.state, ended.final) == (key, JobState.CANCELLED, True)
+
+
+async def test_pods_that_fail_because_they_are_deleted_make_no_failed_job(kube_lab: KubeLab, eyes: Eyes) -> None:
+    """Its controller counts them as failures, and says BackoffLimitExceeded while it is going."""
+    key = await running_job(kube_lab, eyes, "condemned", backoffLimit=0)
+
+    receipt = await eyes.cluster.cancel(key, approval_for(key))
+
+    assert receipt.accepted is True
+    path = f"/apis/batch/v1/namespaces/{eyes.namespace}/jobs/condemned"
+    said = []
+    while exists(kube_lab, path):
+        said += (await eyes.poll()).ended
+    said += (await eyes.poll()).ended
+    assert {one.state for one in said if one.final} == {JobState.CANCELLED}
 
 
 async def test_a_job_of_the_same_name_that_was_not_approved_stays(kube_lab: KubeLab, eyes: Eyes) -> None:
