@@ -59,8 +59,21 @@ def _kubernetes(name: str, settings: Any, state: Path) -> Cluster:
     return KubernetesCluster(name, settings)
 
 
+def _iris_settings() -> type[BaseModel]:
+    from supervisor.clusters.iris_settings import IrisSettings
+
+    return IrisSettings
+
+
+def _iris(name: str, settings: Any, state: Path) -> Cluster:
+    from supervisor.clusters.iris import IrisCluster
+
+    return IrisCluster(name, settings)
+
+
 KINDS: Mapping[str, ClusterKind] = {
     "slurm": ClusterKind(_slurm_settings, _slurm),
     "host": ClusterKind(_host_settings, _host),
     "kubernetes": ClusterKind(_kubernetes_settings, _kubernetes),
+    "iris": ClusterKind(_iris_settings, _iris),
 }
