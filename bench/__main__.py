@@ -12,6 +12,9 @@ MODULES = {
     "tick": "bench.tick.sweep",
     "status": "bench.tick.status",
     "slurm": "bench.slurm_poll",
+    "bulk": "bench.store.bulk",
+    "growth": "bench.store.growth",
+    "light": "bench.store.light",
 }
 
 

@@ -134,7 +134,7 @@ def main() -> int:
         "fail": FAIL,
     }
     print(json.dumps(result))
-    return 0 if size / each <= FAIL else 1
+    return 0 if size / each <= GOAL else 1
 
 
 if __name__ == "__main__":

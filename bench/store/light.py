@@ -83,7 +83,7 @@ def main() -> int:
         "fail": 8.0,
     }
     print(json.dumps(result))
-    return 0 if ratio <= 8.0 else 1
+    return 0 if ratio <= 5.0 else 1
 
 
 if __name__ == "__main__":
