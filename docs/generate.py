@@ -1,4 +1,4 @@
-"""Writes the generated parts of the documentation: `config.example.toml`, `docs/rules.md`, `docs/settings.md`'s twin in README.
+"""Writes what is generated: `config.example.toml`, `docs/rules.md`, the diagram in README, the samples of service files.
 
 python docs/generate.py           write
 python docs/generate.py --check   exit 1 where a file is not as it would be written
@@ -19,7 +19,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from supervisor.app.config_path import Places
 from supervisor.app.kinds import KINDS
+from supervisor.app.service import plan
 from supervisor.app.settings import BucketSection, ClusterSection, Settings, limits_table
 from supervisor.buckets import KINDS as BUCKETS
 from supervisor.rules.lifecycle import diagram
@@ -83,6 +85,8 @@ SAMPLES: dict[str, str] = {
     "url": '"http://127.0.0.1:10000"',
     "token_file": '"iris.token"',
     "keep_ended_days": "30",
+    "port_forward": '{ kubeconfig = "~/.kube/config", context = "east", namespace = "iris", service = "iris-controller-svc" }',
+    "ca_file": '"ca.pem"',
 }
 """What stands behind a setting that has no default of its own, or whose default says little."""
 
@@ -97,13 +101,17 @@ def lines_of(model: type[BaseModel], *, skip: tuple[str, ...] = (), commented: b
         words = said.get(name) or field.description
         if not words:
             raise SystemExit(f"{model.__name__}.{name} has no docstring: say what it is, its unit, and its default")
-        lines += [f"# {line}".rstrip() for line in textwrap.wrap(" ".join(words.split()), 116)]
+        lines += _comment(words)
         default = None if field.default is PydanticUndefined else field.default
         shown = SAMPLES.get(name) if default in (None, "", ()) else toml(default)
         lines.append(
             f"{'# ' if commented else ''}{name} = {shown if shown is not None else toml(default if default is not None else '')}"
         )
     return lines
+
+
+def _comment(words: str) -> list[str]:
+    return [f"# {line}".rstrip() for line in textwrap.wrap(" ".join(words.replace("``", "`").split()), 116)]
 
 
 def example() -> str:
@@ -161,7 +169,7 @@ REQUIRED = {
     "slurm": ['login_nodes = ["login01.example", "login02.example:2222"]'],
     "kubernetes": [],
     "host": [],
-    "iris": ['url = "http://127.0.0.1:10000"'],
+    "iris": ['url = "http://127.0.0.1:10000"', 'users = ["alice"]'],
 }
 
 
@@ -233,6 +241,31 @@ def with_diagram(text: str) -> str:
     return f"{before}{MARK[0]}\n```mermaid\n{diagram()}```\n{MARK[1]}{after}"
 
 
+def service_samples() -> dict[Path, str]:
+    """What `supervisorctl install-service` writes, for places as a machine of its own would have them."""
+    program = Path("/opt/fleet-supervisor/bin/supervisord")
+    where = Places(
+        config=Path("/etc/fleet-supervisor/config.toml"),
+        state_dir=Path("/var/lib/fleet-supervisor/state"),
+        database_url="",
+        agent_logs=Path("/var/lib/fleet-supervisor/agent_logs"),
+        ended_hours=24,
+        raw={},
+    )
+    folder = ROOT / "deploy"
+    return {
+        folder / "systemd" / "fleet-supervisor.service": plan(
+            where, system=True, platform="linux", program=program
+        ).text,
+        folder / "systemd" / "user" / "fleet-supervisor.service": plan(
+            where, system=False, platform="linux", program=program
+        ).text,
+        folder / "launchd" / "org.fleet-supervisor.supervisord.plist": plan(
+            where, system=False, platform="darwin", program=program
+        ).text,
+    }
+
+
 def pages() -> dict[Path, str]:
     """Every generated file with the text that it should hold."""
     readme = ROOT / "README.md"
@@ -240,6 +273,7 @@ def pages() -> dict[Path, str]:
         ROOT / "config.example.toml": example(),
         ROOT / "docs" / "rules.md": rules_page(),
         readme: with_diagram(readme.read_text(encoding="utf-8")),
+        **service_samples(),
     }
 
 
@@ -250,6 +284,7 @@ def main() -> int:
             print(f"{path.relative_to(ROOT)} is not as it would be generated; run `make docs`")
         return 1 if stale else 0
     for path, text in pages().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return 0
 

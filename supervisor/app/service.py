@@ -15,6 +15,29 @@ from supervisor.model.errors import UsageError
 LABEL = "org.fleet-supervisor.supervisord"
 
 
+NETWORK = "After=network-online.target\nWants=network-online.target\n"
+
+MACHINE = """\
+# Only the machine's own service manager can give these; a user's manager would refuse to start with them.
+ReadWritePaths=@WRITABLE@
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+PrivateDevices=yes
+PrivateMounts=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+RemoveIPC=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+"""
+"""``ProtectProc`` and ``PrivateUsers`` stay off: ``kind = "host"`` reads who owns which process."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceFile:
     """Where it goes, its text, and what to do next, line by line."""
@@ -22,29 +45,39 @@ class ServiceFile:
     path: Path
     text: str
     steps: tuple[str, ...]
+    folders: tuple[Path, ...]
+    """What it writes into; these must be there before it starts."""
+    user: str | None = None
+    """Whose folders they must be; None: the user's who installs it."""
 
 
-def plan(where: Places, *, system: bool, platform: str) -> ServiceFile:
-    """The file for this platform. Raises UsageError where neither systemd nor launchd can be meant."""
-    program = Path(sys.executable).with_name("supervisord")
+def plan(where: Places, *, system: bool, platform: str, program: Path | None = None, user: str = "") -> ServiceFile:
+    """The file for this platform. Raises UsageError where neither systemd nor launchd can be meant.
+
+    ``program``: ``supervisord``; by default the one beside this Python. ``user``: who runs it with ``system``.
+    """
+    program = program or Path(sys.executable).with_name("supervisord")
     if platform == "darwin":
         if system:
             raise UsageError("install-service: --system is for systemd; on macOS the agent runs for this user")
         return _launchd(where, program)
     if platform.startswith("linux"):
-        return _systemd(where, program, system=system)
+        return _systemd(where, program, system=system, user=user or "fleet-supervisor")
     raise UsageError(f"install-service: no service manager is known for {platform}; run supervisord under your own")
 
 
-def _systemd(where: Places, program: Path, *, system: bool) -> ServiceFile:
+def _systemd(where: Places, program: Path, *, system: bool, user: str) -> ServiceFile:
     template = resources.files("supervisor.data").joinpath("fleet-supervisor.service").read_text(encoding="utf-8")
-    writable = " ".join(_escaped(path) for path in dict.fromkeys((where.state_dir, where.agent_logs)))
+    folders = tuple(dict.fromkeys((where.state_dir, where.agent_logs)))
+    writable = " ".join(_escaped(path) for path in folders)
     text = (
-        template.replace("@PROGRAM@", _escaped(program))
+        template.replace("@NETWORK@", NETWORK if system else "")
+        .replace("@MACHINE@", MACHINE if system else "")
+        .replace("@PROGRAM@", _escaped(program))
         .replace("@CONFIG@", _escaped(where.config))
         .replace("@WRITABLE@", writable)
         .replace("@TARGET@", "multi-user.target" if system else "default.target")
-        .replace("@USER@", f"User={os.environ.get('SUDO_USER') or 'fleet-supervisor'}\n" if system else "")
+        .replace("@USER@", f"User={user}\n" if system else "")
     )
     if system:
         return ServiceFile(
@@ -56,6 +89,8 @@ def _systemd(where: Places, program: Path, *, system: bool) -> ServiceFile:
                 "See how it is: systemctl status fleet-supervisor · journalctl -u fleet-supervisor · supervisorctl status",
                 "After a change of the config: systemctl reload fleet-supervisor",
             ),
+            folders,
+            user,
         )
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return ServiceFile(
@@ -66,9 +101,10 @@ def _systemd(where: Places, program: Path, *, system: bool) -> ServiceFile:
             "  systemctl --user daemon-reload && systemctl --user enable --now fleet-supervisor",
             "Keep it running while you are logged out:",
             "  loginctl enable-linger",
-            "See how it is: systemctl --user status fleet-supervisor · journalctl --user -u fleet-supervisor · supervisorctl status",
+            "See how it is: systemctl --user status fleet-supervisor · journalctl --user -u fleet-supervisor",
             "After a change of the config: systemctl --user reload fleet-supervisor",
         ),
+        folders,
     )
 
 
@@ -101,4 +137,5 @@ def _launchd(where: Places, program: Path) -> ServiceFile:
             f"See how it is: launchctl print gui/$(id -u)/{LABEL} · tail -f {log} · supervisorctl status",
             f"After a change of the config: launchctl kill HUP gui/$(id -u)/{LABEL}",
         ),
+        tuple(dict.fromkeys((where.state_dir, where.agent_logs))),
     )

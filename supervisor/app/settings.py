@@ -5,6 +5,7 @@ Every setting stands in ``config.example.toml`` with its unit and default; a tes
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from collections.abc import Mapping
@@ -31,10 +32,14 @@ from supervisor.app.config_path import (
 from supervisor.app.kinds import KINDS
 from supervisor.buckets import BY_NAME
 from supervisor.model.errors import UsageError
-from supervisor.model.rulebook import Limits, Rulebook
+from supervisor.model.rulebook import Health, Limits, Rulebook
 
 DAYS = MOST_HOURS / 24
-WHOLE = ("absences_to_call_gone", "cadence_points")
+WHOLE = (
+    "absences_to_call_gone",
+    "cadence_points",
+    *(field.name for field in dataclasses.fields(Health) if field.type == "int"),
+)
 """Limits that count things."""
 LATER = {
     "approvals": "this version proposes no kill, so there is nothing to set",
@@ -81,8 +86,17 @@ class ClusterSection(Section):
 
 
 class BucketSection(Section):
-    prefixes: tuple[str, ...] = Field(min_length=1)
+    prefixes: tuple[str, ...] = ()
     """Job names that begin so belong to this bucket, instead of the built-in prefixes (BUCKET-1)."""
+    exempt: tuple[str, ...] | None = None
+    """Parts of job names whose findings are observations and no call to act, instead of the built-in ones (RL-3, EVAL-4)."""
+
+    @field_validator("prefixes")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not all(value):
+            raise ValueError("must hold at least one prefix, and none that is empty")
+        return value
 
 
 class DaemonSection(Section):
@@ -105,6 +119,7 @@ class LoggingSection(Section):
     format: Literal["auto", "console", "json"] = "auto"
     """``auto``: console on a terminal, JSON elsewhere."""
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """Events below it are not written."""
 
 
 class LogsSection(Section):
@@ -307,13 +322,19 @@ def _number(name: str, value: Any) -> float:
 def rulebook(settings: Settings) -> Rulebook:
     """What the pure rules are handed."""
     force = limits_in_force(settings.limits)
-    prefixes = {name: section.prefixes for name, section in settings.buckets.items()}
-    per_bucket = {bucket: _limits(values) for bucket, values in force.items() if bucket}
+    prefixes = {name: section.prefixes for name, section in settings.buckets.items() if section.prefixes}
+    own = {name: section.exempt for name, section in settings.buckets.items() if section.exempt is not None}
+    per_bucket = {
+        bucket: _limits(values, own.get(bucket, BY_NAME[bucket].exempt)) for bucket, values in force.items() if bucket
+    }
     return Rulebook(limits=_limits(force[""]), per_bucket=per_bucket, prefixes=prefixes)
 
 
-def _limits(values: Mapping[str, float]) -> Limits:
+def _limits(values: Mapping[str, float], exempt: tuple[str, ...] = ()) -> Limits:
+    whole = {name: int(values[name]) for name in WHOLE}
     return Limits(
+        exempt=exempt,
+        health=Health(**{each.name: whole.get(each.name, values[each.name]) for each in dataclasses.fields(Health)}),  # type: ignore[arg-type]
         silence_floor=timedelta(seconds=values["silence_floor_s"]),
         silence_multiple=values["silence_multiple"],
         bring_up_limit=timedelta(seconds=values["bring_up_limit_s"]),
