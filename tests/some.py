@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from supervisor.app.settings import Settings, rulebook
 from supervisor.model.facts import Facts, Held, LogFacts, Seen
 from supervisor.model.job import JobKey, JobState, Observation
 from supervisor.model.lifecycle import Lifecycle, Phase
@@ -25,6 +26,7 @@ LIMITS = Limits(
     suspect_look=timedelta(seconds=150),
     cadence_points=8,
     timeout_slack=2 * MINUTE,
+    health=rulebook(Settings()).limits.health,
 )
 BOOK = Rulebook(limits=LIMITS)
 

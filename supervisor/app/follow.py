@@ -13,7 +13,7 @@ from supervisor.app.fleet import Station
 from supervisor.app.kept import KeptLogs
 from supervisor.app.settings import LogsSection
 from supervisor.app.writing import Writer
-from supervisor.dialects import follow, next_attempt, summarise
+from supervisor.dialects import excerpt, follow, next_attempt, summarise
 from supervisor.model.errors import ClusterError
 from supervisor.model.facts import Followed, Held
 from supervisor.model.logs import LogRead, LogStat, LogText, LogUnread, LogWanted
@@ -47,7 +47,7 @@ class Follower:
 
     def _summed(self, station: Station, job: str, cursor: LogCursor) -> Followed:
         held = station.memory.get(job)
-        return Followed(cursor.path, summarise(cursor.state, held.bucket if held is not None else None))
+        return Followed(cursor.path, summarise(cursor.state, held.bucket if held is not None else None), excerpt)
 
     async def follow(self, station: Station, reading: Polled, now: datetime) -> set[str]:
         """Fetch what is new in the logs of this reading, keep it, and hear what it says; ids of jobs with news.

@@ -16,10 +16,10 @@ class Rooms:
     """What a tick asks: the rulebook in force, which bucket a name belongs to, and the detectors."""
 
     book: Rulebook
-    bucket_of: Callable[[str], str]
+    bucket_of: Callable[..., str]
     examine: Examine
 
 
 def rooms(book: Rulebook) -> Rooms:
     """The rooms under ``book``."""
-    return Rooms(book=book, bucket_of=lambda name: bucket_of(name, book.prefixes), examine=examine)
+    return Rooms(book=book, bucket_of=lambda name, *more: bucket_of(name, book.prefixes, *more), examine=examine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,7 +11,7 @@ from supervisor.model.findings import Finding, Flag
 from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, JobRef, Observation, Outcome
 from supervisor.model.lifecycle import Lifecycle
 from supervisor.model.logs import LogStat
-from supervisor.model.readings import RunSummary
+from supervisor.model.readings import RunSummary, Spoken
 from supervisor.model.rulebook import Limits
 
 
@@ -62,9 +62,21 @@ class RunFacts:
     """Newest points of the metrics that a trend is drawn from, oldest first; bounded; None for what is no finite number."""
     flavor: str | None = None
     """``agentic``, ``standard`` … where the output tells it."""
+    regime: str | None = None
+    """``shaped`` or ``unshaped`` reward, where the numbers tell it (RL-7)."""
+    checkpoint_step: int | None = None
+    """As announced in the log, which is not yet a durable one (RL-8)."""
 
 
 NO_RUN = RunFacts()
+
+
+Excerpt = Callable[[tuple[Spoken, ...], str], Spoken | None]
+"""Of quoted lines, the part that shows a metric, as it stands in the file; None where none does."""
+
+
+def _first(said: tuple[Spoken, ...], _key: str) -> Spoken | None:
+    return said[0] if said else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,7 @@ class Followed:
     file: str
     """The log that it was read from, for quotes."""
     summary: RunSummary
+    excerpt: Excerpt = _first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +149,12 @@ class Facts:
     """Where ``observation`` was read: ``queue``, ``accounting``, ``record``."""
     hung: Finding | None = None
     """A hard finding that it hangs, from a detector or a probe (LIVE-5)."""
+
+    @property
+    def silence_allowed(self) -> timedelta:
+        """How long it may be without progress: the larger of the floor and a multiple of its own cadence (LIVE-2)."""
+        limits, cadence = self.limits, self.log.cadence
+        return limits.silence_floor if cadence is None else max(limits.silence_floor, cadence * limits.silence_multiple)
 
 
 ENDED_AS = {

@@ -1,10 +1,47 @@
-"""Numbers that rules use, and what tells one kind of job from another. Values come from ``data/limits.toml`` and the config."""
+"""Numbers that rules use. Values come from ``data/limits.toml`` and the config."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Thresholds of what a run's own numbers may be, for one bucket; names, units and reasons as in ``data/limits.toml``.
+
+    Durations are seconds; shares are from 0 to 1.
+    """
+
+    trend_points: int
+    streak_points: int
+    recovery_points: int
+    grad_norm_high: float
+    grad_norm_times: float
+    grad_norm_floor: float
+    grad_explosion_times: float
+    grad_explosion_floor: float
+    entropy_off: float
+    log_ratio_times: float
+    log_ratio_floor: float
+    log_ratio_max_bound: float
+    pass_rate_low: float
+    pass_rate_trials: int
+    tis_ratio_low: float
+    tis_ratio_high: float
+    tis_capped_high: float
+    clip_ratio_high: float
+    log_ratio_high: float
+    dead_engine_turns: float
+    dead_engine_trials: int
+    trials_to_judge: int
+    refusals: int
+    zombie_s: float
+    engine_idle_s: float
+    restart_loss_steps: int
+    repeats: int
+    interval_spread: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,20 +58,9 @@ class Limits:
     """Observed gaps needed before a job's own cadence counts (LIVE-2)."""
     timeout_slack: timedelta
     """How long a timed-out job's successor may take to show itself before the chain counts as broken."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind of work: all that is particular to it, in one value (``buckets/<name>.py``)."""
-
-    name: str
-    title: str
-    prefixes: tuple[str, ...] = ()
-    """Job names that begin so belong to it (BUCKET-1)."""
-    needs_step: bool = False
-    """Whether its dialects count steps, so that bare output is not yet progress (LIVE-3, LIVE-6)."""
-    columns: tuple[str, ...] = ()
-    """Its own columns, by metric key, between the job's name and the trend."""
+    health: Health
+    exempt: tuple[str, ...] = ()
+    """Parts of job names whose findings are observations, not calls to act (RL-3, EVAL-4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

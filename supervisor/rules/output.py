@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from supervisor.model.facts import LogFacts, RunFacts
 from supervisor.model.logs import LogStat, LogState
 from supervisor.model.readings import RunSummary
+from supervisor.rules.shaping import regime
 
 GAPS_KEPT = 64
 """Newest gaps that a cadence is drawn from; older ones belong to another stage of the run."""
@@ -70,6 +71,8 @@ def run_facts(summary: RunSummary) -> RunFacts:
         eta_s=summary.progress.eta_s,
         series=series,
         flavor=summary.flavor,
+        regime=regime(summary),
+        checkpoint_step=summary.checkpoint_step,
     )
 
 

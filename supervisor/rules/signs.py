@@ -33,9 +33,8 @@ def read_sign(facts: Facts, now: datetime) -> SignRead:
 
 
 def silence_allowed(facts: Facts) -> timedelta:
-    """How long its log may be silent: the larger of the floor and a multiple of its own cadence (LIVE-2)."""
-    limits, cadence = facts.limits, facts.log.cadence
-    return limits.silence_floor if cadence is None else max(limits.silence_floor, cadence * limits.silence_multiple)
+    """How long its log may be silent (LIVE-2)."""
+    return facts.silence_allowed
 
 
 def _unseen(facts: Facts, _now: datetime) -> Answer:

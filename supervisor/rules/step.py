@@ -26,8 +26,11 @@ from supervisor.rules.signs import read_sign, silence_allowed
 Examine = Callable[[Facts, datetime], tuple[Finding, ...]]
 """The detectors, handed in: facts of one job to findings."""
 
-BucketOf = Callable[[str], str]
-"""Job name to bucket (BUCKET-1)."""
+BucketOf = Callable[..., str]
+"""Job name to bucket (BUCKET-1); where more is known, its command and what its output's dialects speak for come behind it."""
+
+UNTOLD = "other"
+"""The bucket of jobs whose name says nothing: looked at again when more is known of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +256,9 @@ class _Walk:
         unknown: bool = False,
     ) -> None:
         """Read its signs until they say nothing new, and keep what changed."""
-        facts = self._facts(held, seen, observation, source, new_attempt)
         start = held
+        held = self._told(held, observation)
+        facts = self._facts(held, seen, observation, source, new_attempt)
         for _ in range(3):
             read = read_sign(facts, self.now)
             move = advance(observation.key, held.life, read, self.now)
@@ -267,6 +271,16 @@ class _Walk:
         held = self._flagged(facts, held)
         if held != start or held.row is None:
             self.out.changed[held.key.id] = held
+
+    def _told(self, held: Held, seen: Observation) -> Held:
+        """With the bucket that its command or its output tells, where its name says nothing (BUCKET-1)."""
+        details = seen.details or held.details
+        run = self.followed.get(held.key.id)
+        speaks = run.summary.bucket if run is not None else None
+        if held.bucket != UNTOLD or (details.command is None and speaks is None):
+            return held
+        bucket = self.bucket_of(seen.name, details.command, speaks)
+        return held if bucket == UNTOLD else replace(held, bucket=bucket)
 
     def _facts(self, held: Held, seen: Seen, observation: Observation, source: str, new_attempt: bool = False) -> Facts:
         limits = self.book.limits_of(held.bucket)
@@ -387,6 +401,8 @@ def _look_at(phase: Phase, facts: Facts, now: datetime) -> datetime | None:
         moments.append(seen.submitted_at + limits.pending_notice)
     if log.progress_at:
         moments.append(log.progress_at + silence_allowed(facts))
+        if log.total is not None and log.step is not None and log.step >= log.total:
+            moments.append(log.progress_at + timedelta(seconds=limits.health.zombie_s))
     elif seen.started_at:
         moments.append(seen.started_at + limits.bring_up_limit)
     ahead = [moment for moment in moments if moment > now]

@@ -50,7 +50,7 @@ def refused(tmp_path, ask):
         ('[buckets.evals]\nprefixes = ["x"]', "buckets.evals: no such bucket; did you mean 'eval'?"),
         (
             '[buckets.rl]\nprefixs = ["x"]',
-            "buckets.rl.prefixes: is missing; buckets.rl.prefixs: unknown key; did you mean 'prefixes'?",
+            "buckets.rl.prefixs: unknown key; did you mean 'prefixes'?",
         ),
     ],
 )  # fmt: skip
@@ -349,7 +349,7 @@ KEYS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_whatever_a_config_holds_it_is_taken_or_refused_in_one_line(document):
     try:
@@ -358,7 +358,7 @@ def test_whatever_a_config_holds_it_is_taken_or_refused_in_one_line(document):
         assert str(error).startswith(("/somewhere/config.toml: ", "state_dir: ", "packs: ", "database_url: "))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["name", "kind", "host", "users", "login_nodes", "skip_until", "x"]), VALUES, max_size=6
