@@ -69,7 +69,7 @@ def look() -> Found:
     try:
         contexts = (yaml.safe_load(kube) or {}).get("contexts") or []
         found.kube = [str(each["name"]) for each in contexts if isinstance(each, dict) and "name" in each]
-    except (yaml.YAMLError, AttributeError):
+    except (yaml.YAMLError, AttributeError, TypeError):
         found.kube = []
     return found
 

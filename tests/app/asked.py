@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -77,9 +78,10 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def seeded(config: Path) -> Path:
-    """The same with a store as a daemon leaves it just now: four jobs, odd names, one failure."""
+@pytest.fixture(scope="session")
+def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store as a daemon leaves it just now: four jobs, odd names, one failure. Copied for each test."""
+    folder = tmp_path_factory.mktemp("seed")
     begin = utc_now().replace(microsecond=0) - timedelta(minutes=3)
     a, b = World("cluster-a", begin), World("cluster-b", begin)
     a.submit("1", "rl__alpha")
@@ -91,7 +93,7 @@ def seeded(config: Path) -> Path:
         world.print(job)
 
     async def ticks() -> None:
-        room, clock = a_room(config.parent, [ScriptedCluster(a), ScriptedCluster(b)], begin)
+        room, clock = a_room(folder, [ScriptedCluster(a), ScriptedCluster(b)], begin)
         await room.tick(30)
         a.print("2", b"Traceback (most recent call last):\nValueError: bad batch\n")
         for world in (a, b):
@@ -102,6 +104,13 @@ def seeded(config: Path) -> Path:
         await room.close()
 
     asyncio.run(ticks())
+    return folder
+
+
+@pytest.fixture
+def seeded(config: Path, seed: Path) -> Path:
+    """The config with that store."""
+    shutil.copytree(seed, config.parent, dirs_exist_ok=True)
     return config
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from supervisor.app.kinds import KINDS
 from supervisor.app.settings import limits_in_force, load, parse, rulebook
 from supervisor.model.errors import UsageError
 
@@ -85,7 +86,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(refused, text, lin
         ('cluster = "x"', "cluster: must be tables, each under its own [[cluster]]"),
         ('[cluster]\nname = "box"\nkind = "host"', "cluster: must be tables, each under its own [[cluster]]"),
         ('[[cluster]]\nkind = "host"', "[[cluster]] 1: name: is missing"),
-        ('[[cluster]]\nname = "b"', "[[cluster]] 'b': kind is missing; allowed: slurm, host, kubernetes"),
+        ('[[cluster]]\nname = "b"', f"[[cluster]] 'b': kind is missing; allowed: {', '.join(KINDS)}"),
         ('[[cluster]]\nname = "b"\nkind = "slrum"', "[[cluster]] 'b': kind: this version knows no 'slrum'; did you mean 'slurm'?"),
         (f"{BOX}deadline_s = 0", "[[cluster]] 'box': deadline_s: must be greater than 0"),
         (f"{BOX}deadline_s = true", "[[cluster]] 'box': deadline_s: must be a number"),
@@ -365,7 +366,7 @@ def test_whatever_a_config_holds_it_is_taken_or_refused_in_one_line(document):
     )
 )
 def test_whatever_a_cluster_table_holds_it_is_taken_or_refused_in_one_line(table):
-    for kind in ("slurm", "host", "kubernetes"):
+    for kind in KINDS:
         try:
             parse({"cluster": [{"kind": kind, **table}]}, Path("/somewhere/config.toml"))
         except UsageError as error:
