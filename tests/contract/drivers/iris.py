@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,9 @@ from supervisor.clusters.iris_settings import IrisSettings
 from supervisor.model.ports import Cluster
 from tests.contract.driving import Driver, Drivers
 from tests.iris_lab import IrisLab, start_iris_lab
+
+PACED = 'set -o pipefail; {script} | while IFS= read -r line; do printf "%s\\n" "$line"; sleep 0.02; done'
+"""Iris's process runtime hands on one line each time that output arrives, and holds back the rest of a burst until more comes."""
 
 
 class IrisDriver:
@@ -34,7 +38,7 @@ class IrisDriver:
     def start(self, name: str, script: str) -> str:
         path = next(path for user in self.users if (path := f"/{user}/{name}") not in self.started)
         self.started.add(path)
-        self.lab.submit(path, script)
+        self.lab.submit(path, shlex.join(("bash", "-c", PACED.format(script=shlex.join(("sh", "-c", script))))))
         return path.removeprefix("/")
 
     @contextlib.contextmanager
