@@ -29,7 +29,6 @@ KIND = Kind(
     ),
     trend="mean",
     exempt=("DCAgent2/",),
-    exempt_words="calibration, exempt from actions",
     cadence="a trial ends every few minutes; the last ones of a hard set take up to their time limit",
     ladder="eval",
 )

@@ -34,7 +34,6 @@ KIND = Kind(
     trend="reward",
     good="up",
     exempt=("zclip", "z_clip", "staleclip", "stale_clip", "maxgn09_hint", "shaped_entropy"),
-    exempt_words="ablation observation, not actionable",
     regimes=True,
     cadence="a step every few minutes to tens of minutes: rollouts first, then training, then a weight sync",
     ladder="rl-agentic or rl-standard, by flavor",

@@ -4,11 +4,42 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from supervisor.detectors import bringup, chain, ending, pending, presence, silence
+from supervisor.detectors import (
+    bands,
+    batches,
+    bringup,
+    chain,
+    collapse,
+    ending,
+    engines,
+    evals,
+    gradients,
+    pending,
+    presence,
+    restarts,
+    silence,
+    stall,
+)
 from supervisor.model.facts import Facts
 from supervisor.model.findings import Finding
 
-DETECTORS = (silence.look, bringup.look, pending.look, chain.look, ending.look, presence.look)
+DETECTORS = (
+    silence.look,
+    stall.look,
+    bringup.look,
+    pending.look,
+    collapse.look,
+    gradients.look,
+    batches.look,
+    engines.look,
+    evals.look,
+    restarts.look,
+    chain.look,
+    ending.look,
+    presence.look,
+    bands.look,
+)
+"""In the order in which a row shows what they find."""
 
 
 def examine(facts: Facts, now: datetime) -> tuple[Finding, ...]:

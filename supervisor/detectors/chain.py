@@ -1,10 +1,11 @@
-"""Did its time run out, and does somebody go on? (CHAIN-1, CHAIN-4)"""
+"""Did its time run out, and does somebody go on? Is a link left over past the end? (CHAIN-1, CHAIN-3, CHAIN-4)"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
 
+from supervisor.detectors import quoting
 from supervisor.model.facts import Facts
 from supervisor.model.findings import Finding, Quote, Severity
 from supervisor.model.job import Outcome
@@ -20,3 +21,19 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
         lost = "; traces may be stranded on disk" if facts.held.bucket == "datagen" else ""
         text = f"time limit reached and no successor runs or waits{lost}"
         yield Finding("CHAIN-4", Severity.FAULT, text, (words,), key="CHAIN")
+    elif outcome is Outcome.COMPLETED and facts.successor is not None and facts.successor_live:
+        yield from _left_over(facts)
+
+
+def _left_over(facts: Facts) -> Iterable[Finding]:
+    """CHAIN-3: done at its final step, by its own word or its counter, while the next link still waits or runs."""
+    run = facts.followed
+    if run is None:
+        return
+    summary, step, total = run.summary, run.summary.progress.step, run.summary.progress.total
+    if step is None or total is None or step < total:
+        return
+    quotes = quoting.place(run, summary.finished) or quoting.place(run, summary.last_step)
+    if quotes:
+        text = f"done at its final step {total}, and its successor {facts.successor} is left over; recommended: cancel that one"
+        yield Finding("CHAIN-3", Severity.WATCH, text, quotes, key="CHAIN")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from supervisor.detectors.stall import goes_on
 from supervisor.model.facts import Facts
 from supervisor.model.findings import Finding, Severity
 from supervisor.model.job import JobState
@@ -13,7 +14,7 @@ from supervisor.model.logs import LogState
 
 
 def look(facts: Facts, now: datetime) -> Iterable[Finding]:
-    """One finding at most: an unreadable log is not a silent one."""
+    """One finding at most: an unreadable log is not a silent one, and a log that goes on without progress is ``stall``'s."""
     life, stat = facts.held.life, facts.log.stat
     if not life.phase.live or facts.observation.state is not JobState.RUNNING:
         return
@@ -21,7 +22,7 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
         yield Finding("FIND-4", Severity.NOTE, f"log unread: {stat.reason or stat.path}")
     elif stat is not None and stat.state is LogState.ABSENT:
         yield Finding("FIND-2", Severity.WATCH, f"no log where the scheduler says: {stat.path}")
-    elif life.phase is Phase.SUSPECT and facts.log.progress_at is not None:
+    elif life.phase is Phase.SUSPECT and facts.log.progress_at is not None and not goes_on(facts):
         since = f"{facts.log.progress_at:%Y-%m-%d %H:%M:%SZ}"
         cadence = facts.log.cadence
         usual = f"; its usual gap is {cadence.total_seconds():.0f} s" if cadence else ""

@@ -250,10 +250,6 @@ def _values(values: Mapping[str, object]) -> dict[str, float]:
 def _trials(run: Run) -> TrialFigures:
     trials = run.trials
     exceptions = {name: count for name, count in trials.exceptions.items() if count > 0}
-    groups: dict[str, int] = {}
-    for name, count in exceptions.items():
-        group = outcome_of(name).group
-        groups[group] = groups.get(group, 0) + count
     passed, scored = trials.recent()
     told = trials.shown is not None or trials.done > 0 or bool(trials.events)
     mean = unwire(trials.mean) if trials.mean is not None else None
@@ -266,7 +262,7 @@ def _trials(run: Run) -> TrialFigures:
         running=trials.running(),
         exceptions=exceptions,
         said={name: _said([place])[0] for name, place in trials.said.items() if place[2]},
-        groups=groups,
+        groups={name: outcome_of(name).group for name in exceptions},
         recent_passed=passed,
         recent_scored=scored,
         exact=trials.exact and run.began == 0 and not run.unread.get("gaps"),

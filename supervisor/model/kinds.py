@@ -43,8 +43,6 @@ class Kind:
     """Change of the trend's metric over its window, as a share of its level, below which it is called steady."""
     exempt: tuple[str, ...] = ()
     """Parts of job names whose findings are observations, not calls to act (RL-3, EVAL-4)."""
-    exempt_words: str = ""
-    """What such a finding says of itself."""
     grid: bool = False
     """Whether many jobs of one stem are rolled up (SFT-3)."""
     regimes: bool = False

@@ -197,13 +197,22 @@ class TrialFigures:
     exceptions: Mapping[str, int] = field(default_factory=dict)
     said: Mapping[str, Spoken] = field(default_factory=dict)
     """By exception: the newest line that named it."""
-    groups: Mapping[str, int] = field(default_factory=dict)
-    """Exceptions by what the harness's policy calls them: expected, environment, api, verifier, request, auth, unknown."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """By exception: what the harness's policy calls it: expected, environment, api, verifier, request, auth, unknown."""
     recent_passed: int = 0
     """Scored above 0, among the newest ``recent_scored``."""
     recent_scored: int = 0
     """Named trials with a score among the newest ones, 100 at most."""
     exact: bool = True
+
+    def counted(self, *groups: str) -> int:
+        """Exceptions of these groups."""
+        return sum(count for name, count in self.exceptions.items() if self.groups.get(name) in groups)
+
+    def worst(self, *groups: str) -> str:
+        """The exception of these groups that was told most often, and whose line is known; empty where there is none."""
+        mine = [name for name in self.said if self.groups.get(name) in groups]
+        return max(mine, key=lambda name: self.exceptions.get(name, 0), default="")
 
 
 @dataclass(frozen=True, slots=True)

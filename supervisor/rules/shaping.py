@@ -15,7 +15,7 @@ def regime(summary: RunSummary) -> str | None:
 
     It can't where the number of rollouts was not printed, or where the reward was printed with too few digits to tell.
     """
-    rollouts = {
+    rollouts: dict[int | None, float] = {
         point.step: point.value for point in summary.series.get("effective_samples", ()) if point.step is not None
     }
     whole = fractional = 0

@@ -1,0 +1,81 @@
+"""Did it start over, die at the same step again, or die by the clock? (RL-14, CHAIN-5, SFT-4)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import pairwise
+
+from supervisor.detectors import quoting
+from supervisor.model.facts import Facts, Followed
+from supervisor.model.findings import Finding, Severity
+from supervisor.model.readings import Mark, Resume
+
+SIGTERM = ("sigterm", "signal 15", "exitcode: -15", "exitcode  : -15")
+INCIDENT_S = 120.0
+"""Words of many ranks within this time tell of one death."""
+
+
+def look(facts: Facts, now: datetime) -> Iterable[Finding]:
+    run = facts.followed
+    if run is None or facts.held.bucket in ("eval", "datagen"):
+        return
+    resumes = run.summary.resumes
+    yield from _from_scratch(facts, run, resumes)
+    yield from _same_step(facts, run, resumes)
+    yield from _by_the_clock(facts, run)
+
+
+def _from_scratch(facts: Facts, run: Followed, resumes: tuple[Resume, ...]) -> Iterable[Finding]:
+    """Steps were behind it, and it counts from 0 again: what it did before is lost unless a person puts it back."""
+    if not resumes or resumes[-1].after > 1 or resumes[-1].before < facts.limits.health.restart_loss_steps:
+        return
+    last = resumes[-1]
+    if (run.summary.progress.step or 0) >= last.before:
+        return
+    rule = "RL-14" if facts.held.bucket == "rl" else "CHAIN-2"
+    kept = run.summary.checkpoint_step
+    banked = f"; the log announced a checkpoint at step {kept}" if kept else ""
+    text = f"started again from step {last.after} after step {last.before}{banked}"
+    quotes = quoting.place(run, last.mark)
+    if quotes:
+        yield Finding(rule, Severity.WATCH, text, quotes, key=f"{rule}/restart")
+
+
+def _same_step(facts: Facts, run: Followed, resumes: tuple[Resume, ...]) -> Iterable[Finding]:
+    """Attempts in a row that ended at one step: what kills it there does so each time."""
+    least = facts.limits.health.repeats
+    if len(resumes) < least:
+        return
+    row = resumes[-least:]
+    if len({each.before for each in row}) > 1 or (run.summary.progress.step or 0) > row[-1].before:
+        return
+    times = 0
+    for each in reversed(resumes):
+        if each.before != row[-1].before:
+            break
+        times += 1
+    quotes = tuple(quote for each in row for quote in quoting.place(run, each.mark))
+    if quotes:
+        text = f"{times} attempts in a row ended at step {row[-1].before}: deterministic; fix the cause before another relaunch"
+        yield Finding("CHAIN-5", Severity.FAULT, text, quotes, key="CHAIN-5/step")
+
+
+def _by_the_clock(facts: Facts, run: Followed) -> Iterable[Finding]:
+    """SIGTERM again and again at one interval: a limit somewhere, not chance. Only from one log that several attempts share."""
+    deaths: list[Mark] = []
+    for mark in run.summary.failures:
+        if mark.clock_s is None or not any(word in mark.said.text.lower() for word in SIGTERM):
+            continue
+        if not deaths or mark.clock_s - (deaths[-1].clock_s or 0.0) > INCIDENT_S:
+            deaths.append(mark)
+    if len(deaths) < 3:
+        return
+    clocks = [mark.clock_s or 0.0 for mark in deaths]
+    between = [after - before for before, after in pairwise(clocks)]
+    least, most = min(between), max(between)
+    if least > 0 and (most - least) / least <= facts.limits.health.interval_spread:
+        text = f"SIGTERM every {most / 60:.0f} min, {len(deaths)} times: a fixed interval is a limit or a watchdog, not chance"
+        quotes = tuple(quote for mark in deaths for quote in quoting.place(run, mark))
+        if quotes:
+            yield Finding("SFT-4", Severity.WATCH, text, quotes, key="SFT-4/interval")

@@ -1,0 +1,26 @@
+"""No healthy run is flagged: the healthy and benign cases of the labelled corpus, through ears and eyes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from supervisor.dialects import follow, summarise
+from tests.detectors.looking import found_in
+from tests.diagnosis import corpus
+
+CASES = [case for case in corpus.cases() if case["kind"] in ("healthy", "benign")]
+BUCKETS = {"rl": "rl", "sft": "sft", "pretrain": "sft", "eval": "eval", "datagen": "datagen", "infra": "other"}
+
+
+@pytest.mark.skipif(not CASES, reason="the labelled cases are not beside this repository")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
+def test_no_healthy_or_benign_log_raises_a_flag(case: dict[str, Any]) -> None:
+    """RL-5, RL-6, EVAL-3, NOISE-1: what looks bad and is not."""
+    bucket = BUCKETS[case["job_type"]]
+    log = case["log"].encode()
+    state, _ = follow(None, log, 0)
+
+    assert summarise(state, bucket, ended=True) is not None
+    assert found_in(case["log"], bucket=bucket, name="train-42") == []
