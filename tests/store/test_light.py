@@ -22,7 +22,8 @@ from supervisor.model.job import Outcome
 from supervisor.model.lifecycle import Phase, Sign
 from supervisor.model.records import Heartbeat
 from supervisor.store.faults import StoreAway, StoreBroken, StoreLocked
-from supervisor.store.light import JobRow, Light
+from supervisor.store.light import Light
+from supervisor.store.light_rows import JobRow
 from supervisor.store.store import Store
 from tests.some import HOUR, MINUTE, NOON
 from tests.store.some import attempts, ended, full_job, move, new_job, poll, status
