@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -206,9 +206,11 @@ class Sweeper:
             listed=len(reading.lines),
             at=now,
         )
-        stored = await self.writer.call(lambda store: store.record(record))
-        for held in stored[len(steps.retired) :]:
-            station.memory.put(held)
+        stored = await self.writer.call(lambda store: store.record(_without_history(store, record)))
+        retired = {held.key for held in steps.retired}
+        for held in stored:
+            if held.key not in retired:
+                station.memory.put(held)
         station.memory.forget(now - REMEMBERED)
         station.lines, station.status = reading.lines, status
         station.look_soon |= steps.look_soon
@@ -234,6 +236,21 @@ class Sweeper:
                     sign=move.read.sign.value,
                     reason=move.read.reason,
                 )
+
+
+def _without_history(store: Store, record: PollRecord) -> PollRecord:
+    """``record`` without jobs that are new to memory only: they ended long ago, are stored, and accounting told of them again."""
+    fresh = [held.key for held in record.changed if held.row is None]
+    known = {held.key for held in store.known(record.status.name, fresh)} if fresh else set()
+    if not known:
+        return record
+    return replace(
+        record,
+        changed=[held for held in record.changed if held.row is not None or held.key not in known],
+        transitions=[move for move in record.transitions if move.job not in known],
+        attempts=[each for each in record.attempts if each.job not in known],
+        errands=[each for each in record.errands if each.job not in known],
+    )
 
 
 def _take(store: Store, names: list[str], owner: str, now: datetime, until: datetime) -> set[str]:

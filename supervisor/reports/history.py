@@ -85,7 +85,7 @@ def reasons(
     ]
     for step in steps[-3:]:
         lines.append(_step(step))
-        for evidence in json.loads(step.body).get("evidence", ()):
+        for evidence in json.loads(step.body).get("read", {}).get("evidence", ()):
             lines.append(f"    {plain(str(evidence.get('source')))}: {plain(str(evidence.get('text')))}")
             lines += [f"      {_quote(quote)}" for quote in evidence.get("quotes") or ()]
     lines.append("")

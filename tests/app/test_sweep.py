@@ -345,3 +345,49 @@ async def test_a_slow_cluster_is_read_across_ticks_and_delays_no_other(tmp_path)
     held = await room.writer.call(lambda store: store.held("cluster-a", ended_after=LONG_AGO))
     await room.close()
     assert [job.key.id for job in held] == ["1"]
+
+
+async def test_an_old_end_that_accounting_tells_again_is_history_and_stored_once(tmp_path):
+    """POLL-7: jobs that ended longer ago than memory reaches are known to the store alone."""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    world.pass_time()
+    clock[0] = world.now
+    world.end("1", JobState.FAILED, 1)
+    await room.tick(30)
+    world.pass_time(timedelta(days=10))
+    clock[0] = world.now
+    for _ in range(2):
+        done = await room.tick(30)
+        assert [each.state for each in done.clusters] == ["ok"]
+    room.stations[0].forget()
+    world.pass_time()
+    clock[0] = world.now
+    done = await room.tick(30)
+    held = await room.writer.call(lambda store: store.held("cluster-a", ended_after=LONG_AGO))
+    await room.close()
+
+    assert [each.state for each in done.clusters] == ["ok"]
+    assert [job.life.outcome for job in held] == [Outcome.FAILED]
+
+
+async def test_why_shows_the_evidence_of_each_step(tmp_path, capsys):
+    """No claim without its quote."""
+    from supervisor.app import ctl
+
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    world.pass_time()
+    clock[0] = world.now
+    world.end("1", JobState.FAILED, 3)
+    await room.tick(30)
+    await room.close()
+    config = tmp_path / "config.toml"
+    config.write_text(f'database_url = "sqlite:///{tmp_path / "supervisor.db"}"\n')
+
+    assert ctl.main(["--config", str(config), "why", "cluster-a/1"]) == 0
+    said = capsys.readouterr().out
+    assert "accounting: FAILED exit 3" in said
+    assert "what would flip it:" in said

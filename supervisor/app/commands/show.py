@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
                     "outcome": step.outcome,
                     "sign": step.sign,
                     "reason": step.reason,
-                    "evidence": json.loads(step.body).get("evidence", []),
+                    "evidence": json.loads(step.body).get("read", {}).get("evidence", []),
                 }
                 for step in steps
             ],
