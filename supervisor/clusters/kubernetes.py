@@ -84,6 +84,8 @@ class KubernetesCluster:
             reads = await self._jobs(server, Read(listing=more), watch, clock) | reads
         read.problems += [found.problem] if found.problem is not None else []
         gone = [key for key in missing if key.id not in reads and key.id not in found.uncertain]
+        # Another UID bears the name: that one is gone too (POLL-11).
+        gone += [key for key in watch.live.values() if key.id in reads and reads[key.id].observation.key != key]
         lines, changed, ended = self._sorted(reads, watch, clock)
         lines |= {job_id: watch.lines.get(job_id, _UNCERTAIN) for job_id in found.uncertain}
         ended += await self._last_seen.ends(server, gone, clock.theirs())
@@ -107,7 +109,7 @@ class KubernetesCluster:
 
     async def _jobs(self, server: ApiServer, read: Read, watch: Watch, clock: Clock) -> dict[str, JobRead]:
         """What is listed, as jobs. Of batch Jobs that had other pods before, events are asked what became of these."""
-        jobs: Mapping[str, Folded] = fold(self._name, read.listing, watch.live)
+        jobs: Mapping[str, Folded] = await asyncio.to_thread(fold, self._name, read.listing, watch.live)
         if read.selected is not None:
             chosen = read.selected
             jobs = {job_id: job for job_id, job in jobs.items() if not chosen.isdisjoint(job.members())}
@@ -115,7 +117,7 @@ class KubernetesCluster:
             present = [pod.metadata.name for pod in job.pods]
             job.lost = await lost_pods(server, job.namespace, job.key.incarnation, present, _MOST_LOST_PODS)
         limit, theirs = timedelta(seconds=self._settings.terminating_limit_s), clock.theirs()
-        return {job_id: read_job(job, theirs, limit) for job_id, job in jobs.items()}
+        return await asyncio.to_thread(lambda: {name: read_job(job, theirs, limit) for name, job in jobs.items()})
 
     def _sorted(
         self, reads: Mapping[str, JobRead], watch: Watch, clock: Clock
@@ -131,8 +133,8 @@ class KubernetesCluster:
             seen = one.observation
             ended += [past for past in one.past if past.ended_at is not None and past.ended_at - clock.offset >= since]
             if seen.state.ended:
-                held = watch.live.get(job_id) == seen.key
-                if held or seen.ended_at is None or seen.ended_at - clock.offset >= since:
+                when = seen.ended_at or seen.submitted_at
+                if watch.live.get(job_id) == seen.key or when is None or when - clock.offset >= since:
                     ended.append(seen)
                 continue
             lines[job_id] = fingerprint(seen)

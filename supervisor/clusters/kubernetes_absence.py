@@ -18,9 +18,9 @@ from supervisor.clusters import kubernetes_calls as calls
 from supervisor.clusters.kubernetes_calls import ApiServer, NotThere, path_of
 from supervisor.clusters.kubernetes_events import End, end_of, events_of
 from supervisor.clusters.kubernetes_jobs import Owned, parts_of
+from supervisor.clusters.kubernetes_kinds import BY_WORD, ITEMS
 from supervisor.clusters.kubernetes_lists import Served, record_path
 from supervisor.clusters.kubernetes_states import JobRead
-from supervisor.clusters.owners import BY_WORD, ITEMS
 from supervisor.clusters.pods import Pod
 from supervisor.model.errors import ClusterError
 from supervisor.model.job import JobKey, JobState, Observation

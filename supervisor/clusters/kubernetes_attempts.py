@@ -117,7 +117,10 @@ def past_attempts(
             )
         )
         attempt -= 1
-    replaced = [pod for pod in pods if pod.state.ended and pod.state is not JobState.COMPLETED and pod not in current]
+    present = {id(pod) for pod in current}
+    replaced = [
+        pod for pod in pods if pod.state.ended and pod.state is not JobState.COMPLETED and id(pod) not in present
+    ]
     for cause in _causes(replaced):
         if attempt < 1:
             break

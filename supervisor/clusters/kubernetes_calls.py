@@ -90,7 +90,7 @@ def path_of(template: str, **parts: str) -> str:
     return template.format(**{key: quote(part, safe="") for key, part in parts.items()})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Line:
     """One request under way, so that whoever waits for it can hang up."""
 
@@ -140,6 +140,7 @@ class ApiServer:
         self._pool = RESTClientObject(login.configuration).pool_manager
         self._pool.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
         self._host = str(login.configuration.host).rstrip("/")
+        self._under_way: set[_Line] = set()
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix=f"kubernetes-{cluster}")
 
     @property
@@ -151,7 +152,10 @@ class ApiServer:
         return self._login
 
     def close(self) -> None:
+        """Hang up whatever is under way. One that is merely dropped lets what is under way go on, and ends its threads after."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        for line in list(self._under_way):
+            line.hang_up()
         self._pool.clear()
 
     async def get(
@@ -209,16 +213,25 @@ class ApiServer:
                     line.hung_up.wait(wait_s)
             raise TookTooLong(self._cluster, path, limit_s)
 
-        future = asyncio.get_running_loop().run_in_executor(self._threads, run)
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._threads, run)
+        except RuntimeError as error:
+            raise ClusterError(self._cluster, "the connection was closed") from error
+        self._under_way.add(line)
         try:
             done, _ = await asyncio.wait({future}, timeout=limit_s)
         except asyncio.CancelledError:
             line.hang_up()
+            future.add_done_callback(_heard)
             raise
+        finally:
+            self._under_way.discard(line)
         if not done:
             line.hang_up()
-            future.add_done_callback(lambda late: late.cancelled() or late.exception())
+            future.add_done_callback(_heard)
             raise TookTooLong(self._cluster, f"{self._host}{path}", limit_s)
+        if future.cancelled():
+            raise ClusterError(self._cluster, "the connection was closed")
         return future.result()
 
     def _sent(self, method: str, url: str, body: bytes | None, limit_s: float, most_bytes: int, path: str) -> Answer:
@@ -276,6 +289,12 @@ class ApiServer:
         if isinstance(error, (urllib3.exceptions.ProtocolError, urllib3.exceptions.DecodeError)):
             return AnswerUnusable(self._cluster, f"{path}: the answer was cut off: {text[:200]}")
         return ClusterError(self._cluster, f"{where} could not be asked: {text[:300]}")
+
+
+def _heard(late: asyncio.Future[Any]) -> None:
+    """An answer that came after everybody had gone: its error is nobody's."""
+    if not late.cancelled():
+        late.exception()
 
 
 def _read(response: Any, most_bytes: int) -> bytes | None:

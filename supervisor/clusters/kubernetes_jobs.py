@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from supervisor.clusters.kubernetes_events import LostPod
+from supervisor.clusters.kubernetes_kinds import BY_NAME, Kind, Record
 from supervisor.clusters.kubernetes_objects import Meta, OwnerRef
 from supervisor.clusters.kueue import Verdict, Workload, place_in_queues, verdict
-from supervisor.clusters.owners import BY_NAME, Kind, Record, RecordRead
+from supervisor.clusters.owners import RecordRead
 from supervisor.clusters.pods import Pod
 from supervisor.model.job import JobKey
 

@@ -16,9 +16,9 @@ import msgspec
 from supervisor.clusters import kubernetes_calls as calls
 from supervisor.clusters.kubernetes_calls import Answer, ApiServer, NotAllowed, NotThere, Outdated, path_of
 from supervisor.clusters.kubernetes_jobs import Listing, Owned
+from supervisor.clusters.kubernetes_kinds import BY_NAME, ENVELOPE, ITEMS, KINDS, Kind
 from supervisor.clusters.kubernetes_objects import Group, GroupList, ListMeta, ResourceList, Version
 from supervisor.clusters.kueue import Workload, WorkloadList
-from supervisor.clusters.owners import BY_NAME, ENVELOPE, ITEMS, KINDS, Kind
 from supervisor.clusters.pods import Pod, PodList
 from supervisor.model.errors import AnswerUnusable, ClusterError
 

@@ -286,7 +286,7 @@ def _expiry(configuration: Configuration, user: dict[str, Any], known: datetime 
 def authorization(configuration: Configuration) -> dict[str, str]:
     """Headers that say who we are; a legacy auth provider of the client renews its token in here."""
     settings: Any = configuration.auth_settings()
-    return {str(setting["key"]): str(setting["value"]) for setting in settings.values() if setting.get("value")}
+    return {str(setting["key"]): str(setting["value"]).strip() for setting in settings.values() if setting.get("value")}
 
 
 def _jwt_expiry(token: str) -> datetime | None:

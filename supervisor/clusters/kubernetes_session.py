@@ -40,7 +40,6 @@ class Session:
         except LoginFailed as error:
             if self._server is server:
                 self._server = None
-            server.close()
             if not server.login.renews_itself and not server.login.stale(now):
                 raise self._explained(error, server.login, now) from error
         return await work(await self.connected(now))
@@ -51,8 +50,7 @@ class Session:
             if self._server is not None and not self._server.login.stale(now):
                 return self._server
             login = await asyncio.to_thread(log_in, self._cluster, self._settings, now)
-            if self._server is not None:
-                self._server.close()
+            # The one before is dropped, not closed: a poll may be under way on it.
             self._server = ApiServer(self._cluster, login, self._settings.request_timeout_s, self._settings.connections)
             return self._server
 

@@ -57,7 +57,7 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
     staying = [pod for pod in live if pod.pod.metadata.deletion_timestamp is None]
     live = staying or live
     over = latest(pods) if not live else [pod for pod in latest(pods) if pod.state is JobState.COMPLETED]
-    current = sorted(live + [pod for pod in over if pod not in live], key=lambda pod: _rank(job, pod.pod))
+    current = sorted([*live, *over], key=lambda pod: _rank(job, pod.pod))
     main = next((pod for pod in current if not pod.state.ended), current[0] if current else None)
     if main is not None and _role(job, main.pod) != _role(job, current[0].pod):
         main = current[0]
@@ -83,14 +83,14 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
         ended_at=(record.ended_at or max((pod.ended_at for pod in current if pod.ended_at is not None), default=None))
         if ended
         else None,
-        time_limit=record.time_limit,
+        time_limit=record.time_limit or (_limit_of(main.pod) if main is not None else None),
         partition=(job.verdict.queue if job.verdict is not None else "") or record.queued_by or None,
         nodes=tuple(sorted({pod.pod.spec.node_name for pod in current if pod.pod.spec.node_name})),
         node_count=len({pod.pod.spec.node_name for pod in current if pod.pod.spec.node_name}) or None,
         exit_code=shown.exit_code if shown is not None else None,
         signal=shown.signal if shown is not None else None,
         attempt=attempt,
-        burn=_burn(record, main),
+        burn=_burn(record, main, evictions),
         tasks=_tasks(record, [] if between else current, state),
         details=_details(job, main, attempt),
     )
@@ -280,11 +280,17 @@ def _tasks(record: RecordRead, current: Sequence[PodRead], state: JobState) -> T
     return TaskCounts(total, running=running, pending=waiting + absent, ended=ended)
 
 
-def _burn(record: RecordRead, main: PodRead | None) -> Burn | None:
-    restarts = main.restarts if main is not None else 0
+def _burn(record: RecordRead, main: PodRead | None, evictions: int) -> Burn | None:
+    """Restarts used up; what Kueue took off burns nothing of a controller's own allowance."""
+    used = evictions + (main.restarts if main is not None else 0)
     if record.burn is not None:
-        return replace(record.burn, burned=record.burn.burned + restarts)
-    return Burn(restarts) if restarts else None
+        return replace(record.burn, burned=record.burn.burned + (main.restarts if main is not None else 0))
+    return Burn(used) if used else None
+
+
+def _limit_of(pod: Pod) -> timedelta | None:
+    seconds = pod.spec.active_deadline_seconds
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def log_path(pod: PodRead) -> str:

@@ -61,6 +61,7 @@ class ContainerStatus(Part, frozen=True):
 
 class PodSpec(Part, frozen=True):
     node_name: str = ""
+    active_deadline_seconds: int | None = None
     containers: tuple[Named, ...] = ()
     scheduling_gates: tuple[Named, ...] = ()
 

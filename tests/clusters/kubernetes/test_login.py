@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -23,6 +24,7 @@ from supervisor.clusters.kubernetes import KubernetesCluster
 from supervisor.clusters.kubernetes_login import log_in
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.model.errors import LoginFailed, LoginNeedsPerson
+from supervisor.model.logs import LogWanted
 from supervisor.model.polling import Polled, Unreached, Watch
 from tests.clusters.kubernetes.odd_server import Asked, OddServer
 
@@ -264,7 +266,7 @@ async def test_a_refused_token_of_a_plugin_is_made_anew_at_once(odd: OddServer, 
 
 async def test_a_rotated_token_is_used_from_the_next_poll_on(odd: OddServer, tmp_path: Path) -> None:
     token = tmp_path / "token"
-    token.write_text("old")
+    token.write_text("old\n")
     cluster = KubernetesCluster("east", settings_for(odd.kubeconfig({"tokenFile": str(token)})))
     await cluster.poll(Watch(), NOW)
     assert set(odd.tokens) == {"Bearer old"}
@@ -289,6 +291,41 @@ async def test_a_kubeconfig_written_anew_is_read_anew(odd: OddServer) -> None:
 
     assert set(odd.tokens) == {"Bearer brand-new"}
     await cluster.close()
+
+
+async def test_credentials_that_rotate_under_a_poll_do_not_cut_it(odd: OddServer) -> None:
+    file = odd.kubeconfig({"token": "old"})
+    cluster = KubernetesCluster("east", settings_for(file))
+    good = odd.answers["/api/v1/namespaces/train/pods"]
+
+    def slow(asked: Asked) -> None:
+        odd.over.wait(0.5)
+        good(asked)
+
+    odd.answers["/api/v1/namespaces/train/pods"] = slow
+    poll = asyncio.create_task(cluster.poll(Watch(), NOW))
+    while not any("/pods" in path for path in odd.asked):
+        await asyncio.sleep(0.01)
+    odd.kubeconfig({"token": "brand-new"})
+    await cluster.read_logs([LogWanted("job", "pod/train/a/main", 0, 10)], NOW)
+
+    assert isinstance(await poll, Polled)
+    assert {"Bearer old", "Bearer brand-new"} == set(odd.tokens)
+    await cluster.close()
+
+
+async def test_closing_a_cluster_hangs_up_what_is_under_way(odd: OddServer) -> None:
+    cluster = KubernetesCluster("east", settings_for(odd.kubeconfig()))
+    odd.answers["/version"] = lambda asked: odd.over.wait(60) and None
+    poll = asyncio.create_task(cluster.poll(Watch(), NOW))
+    while "/version" not in odd.asked:
+        await asyncio.sleep(0.01)
+    began = time.monotonic()
+
+    await cluster.close()
+
+    assert isinstance(await poll, Unreached)
+    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize(

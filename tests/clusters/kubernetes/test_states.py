@@ -325,17 +325,25 @@ async def test_a_pod_that_is_gone_without_a_trace_is_absent_and_nothing_is_said_
     assert (list(reading.ended), reading.ends_read, reading.problems) == ([], True, ())
 
 
-async def test_a_job_made_again_under_its_name_is_another_job(kube_lab: KubeLab, eyes: Eyes) -> None:
+async def test_a_job_made_again_under_its_name_is_another_job_and_the_first_one_has_ended(
+    kube_lab: KubeLab, eyes: Eyes
+) -> None:
     """POLL-11."""
     kube_lab.create(eyes.namespace, pod("twin", "running"))
-    first = await eyes.see("pod", "twin")
-    kube_lab.must("DELETE", f"/api/v1/namespaces/{eyes.namespace}/pods/twin", {"gracePeriodSeconds": 0})
+    kube_lab.until_phase(eyes.namespace, "twin", "Running")
+    await eyes.poll()
+    (first,) = eyes.live.values()
+    path = f"/api/v1/namespaces/{eyes.namespace}/pods/twin"
+    kube_lab.must("DELETE", path)
+    kube_lab.until("it is gone", lambda: kube_lab.call("GET", path)[0] == 404, timeout=60)
     kube_lab.create(eyes.namespace, pod("twin", "running"))
 
-    second = await eyes.see("pod", "twin")
+    reading = await eyes.poll()
 
-    assert first.key.id == second.key.id
-    assert first.key.incarnation != second.key.incarnation
+    (second,) = reading.changed
+    assert first.id == second.key.id
+    assert first.incarnation != second.key.incarnation
+    assert [(one.key, one.state) for one in reading.ended] == [(first, JobState.CANCELLED)]
 
 
 async def test_services_are_no_jobs(kube_lab: KubeLab, eyes: Eyes) -> None:
