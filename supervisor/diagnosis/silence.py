@@ -13,6 +13,8 @@ from supervisor.model.diagnosis import Silence, Stage
 
 REACH = 1 << 20
 MOST_LINES = 6000
+FEW_BEATS = 3
+"""Fewer heartbeats at the end are no silence, and the stage of work is not looked for."""
 
 
 def is_stage(entry: Signature) -> bool:
@@ -66,16 +68,8 @@ def judge_tail(tail: Tail, buffer: bytearray, have: int, base: int, lines: int) 
             seconds = last_clock - own if last_clock is not None and own is not None else None
             if told:
                 seconds = max(told, seconds or 0.0)
-            return Silence(
-                number,
-                base + at,
-                raw,
-                line.stream,
-                beats,
-                seconds,
-                clock=own,
-                stage=_stage(tail, buffer, have, base, lines),
-            )
+            stage = _stage(tail, buffer, have, base, lines) if beats >= FEW_BEATS else None
+            return Silence(number, base + at, raw, line.stream, beats, seconds, clock=own, stage=stage)
         told += waits
         if line.message.strip():
             beats += 1
