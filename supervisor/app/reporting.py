@@ -11,6 +11,7 @@ from supervisor.app.agent_logs import AgentLogs
 from supervisor.app.settings import Settings
 from supervisor.app.sweep import TickDone
 from supervisor.app.writing import Writer
+from supervisor.buckets import KINDS
 from supervisor.reports import status, sweep
 from supervisor.store.light import Light
 
@@ -50,7 +51,7 @@ class Reporter:
             }
             for move in moves
         ]
-        text = sweep.entry(summary, jobs, moves, said, holds, done.number, now, done.took_s, done.trouble)
+        text = sweep.entry(summary, jobs, moves, said, holds, done.number, now, done.took_s, done.trouble, KINDS)
         return text, document
 
     def _alerts(self, store: Store, summary: Any, jobs: list[Any], now: datetime) -> list[sweep.Said]:

@@ -151,6 +151,9 @@ def standing(rows: Sequence[Row], health: Health, now: Signal | None = None) -> 
         if frozen is None and len(found) >= 2:
             frozen, onset, signals, calm = before, at, found, 0
         elif frozen is not None:
+            if at - onset < health.streak_points:  # a high gradient norm takes some steps to be one
+                known = {signal.key for signal in signals}
+                signals = [*signals, *(signal for signal in found if signal.key not in known)]
             calm = calm + 1 if len(found) < 2 else 0
             if calm >= health.recovery_points:
                 frozen = None

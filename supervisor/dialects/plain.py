@@ -13,7 +13,17 @@ from supervisor.dialects.vocabulary import canonical, vocabulary
 from supervisor.model.readings import Reading, ReadingKind
 
 NAME = "plain"
-MARKS = (b"step", b"Step", b"Global batch", b"Training finished", b"training finished", b"raining completed")
+MARKS = (
+    b"step",
+    b"Step",
+    b"Global batch",
+    b"Training finished",
+    b"training finished",
+    b"raining completed",
+    b"avg_turns",
+    b"average_turns",
+    b"mean_turns",
+)
 _STEP = re.compile(
     r"(?:^|[\s|,(\[{])['\"]?(?:global[_ ]|train[_ ])?[Ss]tep['\"]?\s*[ =:#]\s*(\d+)(?:\s*(?:/|of)\s*([\d,]+))?(?![\w.]*\.\w)"
 )
@@ -36,7 +46,7 @@ def read(line: Line) -> list[Reading]:
         return [line.reading(ReadingKind.BANNER, NAME, label="finished", detail="training finished")]
     step = _STEP.search(text)
     if step is None:
-        return []
+        return _tally(line, text)
     metrics = pairs(text) if '": ' in text or "': " in text else {}
     if not metrics:
         metrics = {name: float(value.replace("_", "")) for name, value in _PAIR.findall(text)}
@@ -46,6 +56,18 @@ def read(line: Line) -> list[Reading]:
         return []
     shown = {name: value for name, value in metrics.items() if name.lower() not in ("step", "global_step")}
     return [line.reading(ReadingKind.STEP, NAME, label="train", step=int(step[1][:18]), total=total, metrics=shown)]
+
+
+def _tally(line: Line, text: str) -> list[Reading]:
+    """What a driver of trace generation says of all its trials (DATAGEN-1): a line that gives the turns by name."""
+    if "turns" not in text:
+        return []
+    metrics = pairs(text) if '": ' in text or "': " in text else {}
+    if not metrics:
+        metrics = {name: float(value.replace("_", "")) for name, value in _PAIR.findall(text)}
+    if not any(_key(name) == "avg_turns" for name in metrics):
+        return []
+    return [line.reading(ReadingKind.METRIC, NAME, label="tally", metrics=metrics)]
 
 
 def _key(name: str) -> str | None:

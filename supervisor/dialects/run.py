@@ -162,7 +162,7 @@ class Run:
             self.rows.add(reading, reading.step, segment, highest, seen)
         elif reading.ahead:
             self.rows.add(reading, (self.track.step or 0) + 1, segment, highest, seen)
-        elif reading.label == "eval":
+        elif reading.label in ("eval", "tally"):
             self.rows.add(reading, self.track.step, segment, highest, seen)
         else:
             self._trainer_dict(reading, seen)

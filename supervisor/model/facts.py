@@ -66,6 +66,8 @@ class RunFacts:
     """``shaped`` or ``unshaped`` reward, where the numbers tell it (RL-7)."""
     checkpoint_step: int | None = None
     """As announced in the log, which is not yet a durable one (RL-8)."""
+    answered: int | None = None
+    """Requests that an inference engine answered well, as its access lines tell (EVAL-4)."""
 
 
 NO_RUN = RunFacts()

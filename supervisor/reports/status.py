@@ -85,8 +85,13 @@ def tables(
     wide: int | None,
     colour: bool,
     pipes: bool,
+    kinds: Sequence[Any] = (),
 ) -> list[str]:
-    """One table for each bucket that has jobs, clusters unified (BUCKET-2). ``unknown``: unread clusters, when last read."""
+    """One table for each bucket that has jobs, clusters unified (BUCKET-2). ``unknown``: unread clusters, when last read.
+
+    ``kinds``: what each kind of work shows; a bucket whose kind has no columns of its own gets one plain line a job.
+    """
+    shapes = {kind.name: kind for kind in kinds if kind.columns}
     by_bucket: dict[str, list[Any]] = {}
     for job in jobs:
         by_bucket.setdefault(job.bucket, []).append(job)
@@ -98,14 +103,19 @@ def tables(
         mine.sort(
             key=lambda job: (SEVERITY.get(job.worst, 3), PHASES.get(job.phase, 9), job.cluster, job.name, job.row)
         )
+        if bucket in shapes:
+            from supervisor.reports.tables import by_kind
+
+            parts += by_kind(shapes[bucket], mine, now, unknown=unknown, wide=wide, colour=colour, pipes=pipes)
+            continue
         rows = [_cells(job, now, unknown) for job in mine]
-        tones = [_tone(job) for job in mine] if colour else ()
-        parts.append(f"{title} ({_count(mine)})")
+        tones = [tone(job) for job in mine] if colour else ()
+        parts.append(f"{title} ({count(mine)})")
         parts.append(pipe(COLUMNS, rows) if pipes else box(COLUMNS, rows, wide, tones))
     return parts
 
 
-def _count(jobs: Sequence[Any]) -> str:
+def count(jobs: Sequence[Any]) -> str:
     counts: dict[str, int] = {}
     for job in jobs:
         counts[job.phase] = counts.get(job.phase, 0) + 1
@@ -116,26 +126,36 @@ def _count(jobs: Sequence[Any]) -> str:
 
 
 def _cells(job: Any, now: datetime, unknown: Mapping[str, datetime | None]) -> tuple[str, ...]:
-    word = job.scheduler_state
-    if job.outcome:
-        word = job.outcome.replace("_", " ") + (f" ({how})" if (how := _how(job)) else "")
-    elif job.scheduler_reason and job.scheduler_reason != "None":
-        word = f"{word} ({job.scheduler_reason})"
-    where = f"{job.cluster}/{job.id}"
-    phase = job.phase.replace("_", "-")
-    if job.cluster in unknown and job.closed_at is None:
-        phase += "?"
     return (
-        job.name + (f" ×{job.group_size}" if job.group_size > 1 else ""),
-        where,
-        phase,
-        word,
-        _elapsed(job, now),
-        _nodes(job),
+        named(job),
+        f"{job.cluster}/{job.id}",
+        phase_of(job, unknown),
+        scheduler(job),
+        elapsed(job, now),
+        nodes(job),
         str(job.attempt) if job.attempt > 1 else DASH,
-        _last_output(job, now),
-        _remarks(job),
+        last_output(job, now),
+        remarks(job),
     )
+
+
+def named(job: Any) -> str:
+    return str(job.name) + (f" ×{job.group_size}" if job.group_size > 1 else "")
+
+
+def phase_of(job: Any, unknown: Mapping[str, datetime | None]) -> str:
+    """With a question mark where its cluster was not read: then it is the phase of that time (POLL-1)."""
+    phase = str(job.phase).replace("_", "-")
+    return f"{phase}?" if job.cluster in unknown and job.closed_at is None else phase
+
+
+def scheduler(job: Any) -> str:
+    """The scheduler's word and reason; of an ended job, how it ended."""
+    if job.outcome:
+        return str(job.outcome).replace("_", " ") + (f" ({how})" if (how := _how(job)) else "")
+    if job.scheduler_reason and job.scheduler_reason != "None":
+        return f"{job.scheduler_state} ({job.scheduler_reason})"
+    return str(job.scheduler_state)
 
 
 def _how(job: Any) -> str:
@@ -144,7 +164,7 @@ def _how(job: Any) -> str:
     return f"exit {job.exit_code}" if job.exit_code else ""
 
 
-def _elapsed(job: Any, now: datetime) -> str:
+def elapsed(job: Any, now: datetime) -> str:
     if job.started_at is None:
         return DASH
     took = span(elapsed_s(job, now))
@@ -159,14 +179,14 @@ def elapsed_s(job: Any, now: datetime) -> float | None:
     return None if until is None else max(0.0, (until - job.started_at).total_seconds())
 
 
-def _nodes(job: Any) -> str:
+def nodes(job: Any) -> str:
     names = json.loads(job.nodes) if job.nodes else []
     if not names:
         return str(job.node_count) if job.node_count else DASH
     return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
 
 
-def _last_output(job: Any, now: datetime) -> str:
+def last_output(job: Any, now: datetime) -> str:
     if job.log_state == "unread":
         return "unread"
     if job.log_state == "absent":
@@ -176,7 +196,7 @@ def _last_output(job: Any, now: datetime) -> str:
     return f"{span((now - job.last_output_at).total_seconds())} ago"
 
 
-def _remarks(job: Any) -> str:
+def remarks(job: Any) -> str:
     """Its flags, and the cause where a diagnosis names one."""
     words = [f"{flag['rule']} {flag['text']}" for flag in json.loads(job.flags)] if job.flags else []
     found = json.loads(job.diagnosis) if job.diagnosis else None
@@ -185,7 +205,7 @@ def _remarks(job: Any) -> str:
     return "; ".join(words) or DASH
 
 
-def _tone(job: Any) -> str | None:
+def tone(job: Any) -> str | None:
     if job.worst in ("fault", "watch"):
         return str(job.worst)
     return "dim" if job.closed_at is not None else None
@@ -201,7 +221,9 @@ def foot(holds: Iterable[Any], hidden: int, total_ended: int) -> list[str]:
         f"hold {each.id} on {each.target or 'everything'}: {plain(each.reason)} ({plain(each.by)})" for each in holds
     ]
     if hidden:
-        lines.append(f"about {hidden} more jobs, none of them flagged, are not shown; `supervisorctl status --all` shows all")
+        lines.append(
+            f"about {hidden} more jobs, none of them flagged, are not shown; `supervisorctl status --all` shows all"
+        )
     return lines
 
 
@@ -258,7 +280,7 @@ def _cluster(each: Any, now: datetime) -> dict[str, Any]:
 def job_document(job: Any, now: datetime) -> dict[str, Any]:
     """One job of ``status --json``."""
     log_age = None if job.last_output_at is None else round(max(0.0, (now - job.last_output_at).total_seconds()), 1)
-    elapsed = elapsed_s(job, now)
+    took_s = elapsed_s(job, now)
     run = json.loads(job.metrics) if job.metrics else {}
     return {
         "cluster": job.cluster,
@@ -266,6 +288,7 @@ def job_document(job: Any, now: datetime) -> dict[str, Any]:
         "name": job.name,
         "bucket": job.bucket,
         "flavor": run.get("flavor"),
+        "regime": run.get("regime"),
         "user": job.user,
         "attempt": job.attempt,
         "phase": job.phase,
@@ -278,7 +301,7 @@ def job_document(job: Any, now: datetime) -> dict[str, Any]:
         "submitted_at": iso(job.submitted_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
-        "elapsed_s": None if elapsed is None else round(elapsed, 1),
+        "elapsed_s": None if took_s is None else round(took_s, 1),
         "time_limit_s": job.time_limit_s,
         "nodes": json.loads(job.nodes) if job.nodes else [],
         "node_count": job.node_count,
@@ -299,6 +322,7 @@ def job_document(job: Any, now: datetime) -> dict[str, Any]:
             "total": job.total,
             "rate_per_s": run.get("rate_per_s"),
             "eta_s": run.get("eta_s"),
+            "checkpoint_step": run.get("checkpoint_step"),
         },
         "metrics": run.get("metrics", {}),
         "flags": json.loads(job.flags) if job.flags else [],

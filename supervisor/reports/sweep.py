@@ -33,13 +33,14 @@ def entry(
     now: datetime,
     took_s: float,
     trouble: str | None,
+    kinds: Sequence[Any] = (),
 ) -> str:
-    """Markdown with the box-drawn tables in a fenced block; plain text, no colour."""
+    """Markdown with the box-drawn tables in a fenced block; plain text, no colour. ``kinds``: as for ``status.tables``."""
     unknown = {each.name: each.last_good_at for each in summary.clusters if each.state != "ok"}
     lines = [f"## {moment(now)} tick {number} ({took_s:g} s)", ""]
     lines += [f"⚠ {plain(trouble)}", ""] if trouble else []
     lines += [line.strip() and f"- {line.strip()}" for line in status.head(summary, now)[1:]]
-    tables = status.tables(jobs, now, unknown=unknown, wide=None, colour=False, pipes=False)
+    tables = status.tables(jobs, now, unknown=unknown, wide=None, colour=False, pipes=False, kinds=kinds)
     if tables:
         lines += ["", "```text", *tables, "```"]
     elif unknown:

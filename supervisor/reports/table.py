@@ -56,6 +56,12 @@ def box(
     return "\n".join(lines) + "\n"
 
 
+def kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], columns_wide: int | None) -> set[str]:
+    """Titles of the columns that ``box`` draws in that width."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    return {columns[at].title for at in _layout(columns, cells, columns_wide)[0]}
+
+
 def pipe(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """The same table for pasting into an issue: GitHub's pipes, cells escaped."""
     head = "| " + " | ".join(column.title for column in columns) + " |"

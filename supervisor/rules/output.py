@@ -73,6 +73,7 @@ def run_facts(summary: RunSummary) -> RunFacts:
         flavor=summary.flavor,
         regime=regime(summary),
         checkpoint_step=summary.checkpoint_step,
+        answered=summary.engine.answered or None,
     )
 
 

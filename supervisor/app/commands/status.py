@@ -75,6 +75,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     from datetime import timedelta
 
     from supervisor.app.clock import utc_now
+    from supervisor.buckets import KINDS
     from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError
     from supervisor.reports import status
     from supervisor.store.light import Light
@@ -111,7 +112,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     unknown = {each.name: each.last_good_at for each in summary.clusters if each.state != "ok"}
     parts = status.head(summary, now, gone=gone, colour=colour)
     parts.append("")
-    parts += status.tables(shown, now, unknown=unknown, wide=wide, colour=colour, pipes=args.pipe)
+    parts += status.tables(shown, now, unknown=unknown, wide=wide, colour=colour, pipes=args.pipe, kinds=KINDS)
     if not jobs:
         parts.append(_no_jobs(summary, args))
     parts += status.foot(holds, hidden, 0)

@@ -1,0 +1,67 @@
+"""Cells of the five tables, made from a stored row; what was not emitted is a dash, never 0 (BUCKET-3)."""
+
+from __future__ import annotations
+
+from supervisor.reports.text import span
+from supervisor.reports.trend import direction, sparkline
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+DASH = "—"
+
+
+def own(shown: Any, job: Any, run: Mapping[str, Any]) -> str:
+    """One cell of a kind's own column."""
+    metrics = run.get("metrics") or {}
+    if shown.cell == "steps":
+        return _steps(job, metrics.get(shown.key) if shown.key else None)
+    value = metrics.get(shown.key)
+    if shown.cell == "pair":
+        whole = metrics.get(shown.of)
+        return DASH if value is None else f"{number(value)}/{number(whole)}" if whole is not None else number(value)
+    if value is None:
+        return DASH
+    if shown.cell == "percent":
+        return f"{value:.0%}" if isinstance(value, (int, float)) else str(value)
+    return str(value) if shown.cell == "word" else number(value)
+
+
+def _steps(job: Any, counted: object) -> str:
+    """``15/80``; for kinds that count trials, what they count where the step says nothing."""
+    step = job.step if job.step is not None else int(counted) if isinstance(counted, (int, float)) else None
+    if step is None:
+        return DASH
+    return f"{step}/{job.total}" if job.total else str(step)
+
+
+def number(value: object) -> str:
+    """Four significant digits at most, as short as it goes: ``0.619``, ``-0.004``, ``1.2e-05``, ``8600``, ``NaN``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:.0f}"
+    if size < 0.0005:
+        return f"{value:.1e}"
+    return f"{value:.3f}" if size < 10 else f"{value:.1f}"
+
+
+def trend(kind: Any, run: Mapping[str, Any]) -> str:
+    """Sparkline and words of the kind's metric, then what else the log told: the checkpoint, the engine's answers."""
+    points = (run.get("series") or {}).get(kind.trend) or []
+    words = [f"{sparkline(points)} {direction(points, kind.good, kind.steady)}"] if points else []
+    if run.get("checkpoint_step") is not None:
+        words.append(f"checkpoint announced at {run['checkpoint_step']}")
+    if kind.name == "eval" and run.get("answered"):
+        words.append(f"engine answered {run['answered']}×")
+    return "; ".join(words) or DASH
+
+
+def eta(run: Mapping[str, Any]) -> str:
+    left = run.get("eta_s")
+    return span(left) if isinstance(left, (int, float)) and left > 0 else DASH
