@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from supervisor.clusters.kubernetes_objects import plain
 
 _MOST_COMMAND = 8000
-_TELLING = r"[A-Za-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|credential|auth)[A-Za-z0-9_.-]*"
-_ASSIGNED = re.compile(rf"(?i)({_TELLING}\s*[=:]\s*)('[^']*'|\"[^\"]*\"|(?:bearer\s+)?[^\s'\";,&]+)")
-_FLAG = re.compile(rf"(?i)--?{_TELLING}")
-_FLAG_INSIDE = re.compile(rf"(?i)(--{_TELLING}\s+)('[^']*'|\"[^\"]*\"|[^\s'\"-][^\s'\";,&]*)")
+_WORD = r"[A-Za-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|credential|auth)[A-Za-z0-9_.-]*"
+_START = r"(?<![A-Za-z0-9_.-])"
+"""Of a word: tried once for each word, not once for each letter."""
+_ASSIGNED = re.compile(rf"(?i)({_START}{_WORD}\s*[=:]\s*)('[^']*'|\"[^\"]*\"|(?:bearer\s+)?[^\s'\";,&]+)")
+_FLAG = re.compile(rf"(?i)-{_WORD}")
+_FLAG_INSIDE = re.compile(rf"(?i)({_START}--{_WORD}\s+)('[^']*'|\"[^\"]*\"|[^\s'\"-][^\s'\";,&]*)")
 _SHAPES = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|xox[abpr]-[A-Za-z0-9-]{10,}"
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"
@@ -20,7 +22,8 @@ _SHAPES = re.compile(
 _PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*:)[^@\s/]+@")
 _BEARER = re.compile(r"(?i)(\bbearer\s+)[^\s'\"]+")
 _NO_SECRET = re.compile(
-    r"(?i)(max|num|pad|eos|bos|n|new|per)[_.-]?tokens?|tokens?[_.-]?(per|count|budget)|tokenizer|author"
+    r"(?i)(?:max|min|num|pad|eos|bos|unk|new|per|total|batch)[A-Za-z0-9_.-]*tokens?|tokens?[_.-]?(?:per|count|budget)"
+    r"|tokenizer|author(?!i[sz]ation)|key(?:word|frame|_?points?|s?_(?:only|states?))|monkey"
 )
 """Words of training that only look like secrets: ``max_tokens``, ``tokenizer``."""
 _GONE = "[REDACTED]"
@@ -31,7 +34,7 @@ def command_of(argv: Sequence[str]) -> str | None:
     if not argv:
         return None
     words, hide = [], False
-    for word in argv:
+    for word in (one[:_MOST_COMMAND] for one in argv):
         if hide and not word.startswith("-"):
             words.append(_GONE)
             hide = False

@@ -270,7 +270,7 @@ class _Reading:
             first = self.kept.popleft()
             self.kept_bytes -= len(first.text)
             self.left_out += len(first.text)
-            self.lines_out += 1
+            self.lines_out += first.text.count(b"\n")
             self.seq = first.seq
 
     def _cut(self, more: bool, gap: bool) -> LogText:

@@ -88,7 +88,9 @@ async def test_a_preempted_gang_waits_whole_and_runs_again_as_its_next_attempt(i
         assert (waits.state, waits.attempt, waits.key) == (JobState.PENDING, 1, first.key)
         assert waits.tasks == TaskCounts(2, running=0, pending=2)
         assert waits.reason is not None
-        assert re.match(r"2 of 2 tasks wait to run again; attempt 1 of task [01] ended as worker_failed: ", waits.reason)
+        assert re.match(
+            r"2 of 2 tasks wait to run again; attempt 1 of task [01] ended as worker_failed: ", waits.reason
+        )
         assert eyes.id("gang") in (await eyes.poll()).lines
 
     iris_lab.until_counts(path, running=2)
