@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.clusters.kubernetes_jobs import Listing, fold
+from supervisor.clusters.kubernetes_jobs import Listing, Owned, fold
+from supervisor.clusters.kubernetes_kinds import BY_WORD
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.kubernetes_states import read_job
+from supervisor.clusters.owners import Job
 from supervisor.clusters.pods import Pod, PodRead, read_pod
-from supervisor.model.job import JobState
+from supervisor.model.job import JobState, Observation, TaskCounts
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 LIMIT = timedelta(minutes=5)
@@ -193,6 +195,55 @@ def test_plain_text_is_one_short_printable_line(text: str, most: int) -> None:
 
     assert len(line) <= most
     assert all(letter.isprintable() for letter in line)
+
+
+# -- records without pods ----------------------------------------------------------------------------------------------
+
+
+def some_job(status: Json, made: str = "2026-07-01T11:00:00Z") -> Listing:
+    thing = {
+        "metadata": {"name": "gang", "namespace": "train", "uid": "u-2", "creationTimestamp": made},
+        "spec": {"parallelism": 4, "completions": 4, "backoffLimit": 2},
+        "status": {"startTime": made, **status},
+    }
+    return Listing(owned=[Owned(BY_WORD["job"], msgspec.json.decode(json.dumps(thing), type=Job))])
+
+
+def only(listing: Listing) -> Observation:
+    (job,) = fold("east", listing, {}).values()
+    return read_job(job, NOW, LIMIT).observation
+
+
+def test_a_record_that_counts_pods_which_are_not_there_claims_to_run_with_none() -> None:
+    """POLL-5: the silent wedge; its tasks neither run nor wait."""
+    seen = only(some_job({"active": 4}))
+
+    assert (seen.state, seen.tasks) == (JobState.RUNNING, TaskCounts(4))
+    assert seen.reason == "its record counts 4 active pods, and none is there"
+
+
+def test_a_record_made_a_moment_ago_may_be_ahead_of_its_pods() -> None:
+    assert only(some_job({"active": 4}, "2026-07-01T11:59:30Z")).state is JobState.STARTING
+
+
+def test_a_record_without_pods_waits() -> None:
+    seen = only(some_job({}))
+
+    assert (seen.state, seen.reason, seen.tasks) == (JobState.PENDING, "it has no pods yet", TaskCounts(4, pending=4))
+
+
+def test_a_record_that_was_deleted_and_does_not_go_names_what_holds_it() -> None:
+    listing = some_job({"active": 4})
+    meta = listing.owned[0].record.metadata
+    gone = msgspec.structs.replace(
+        meta, deletion_timestamp=NOW - timedelta(hours=1), finalizers=("foregroundDeletion",)
+    )
+    record = msgspec.structs.replace(listing.owned[0].record, metadata=gone)
+
+    seen = only(Listing(owned=[Owned(BY_WORD["job"], record)]))
+
+    assert (seen.state, seen.scheduler_state) == (JobState.COMPLETING, "Terminating")
+    assert seen.reason == "it was deleted; stuck Terminating since 2026-07-01T11:00:00Z, held by foregroundDeletion"
 
 
 # -- whatever comes ----------------------------------------------------------------------------------------------------
