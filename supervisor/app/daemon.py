@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supervisor import __version__
-from supervisor.model.errors import SupervisorError, UsageError
+from supervisor.model.errors import StoreError, SupervisorError, UsageError
 
 if TYPE_CHECKING:
+    from supervisor.app.settings import Settings
     from supervisor.app.sweep import TickDone
 
 
@@ -48,6 +49,9 @@ def main(argv: list[str] | None = None) -> int:
     except SupervisorError as error:
         print(f"supervisord: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"supervisord: {error.filename or 'the system'}: {error.strerror or error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -65,7 +69,7 @@ async def _serve(config: str | None, *, once: bool) -> int:
 class Daemon:
     """One daemon: its store, its stations, and when they are looked at."""
 
-    def __init__(self, settings: Any, path: Path) -> None:
+    def __init__(self, settings: Settings, path: Path) -> None:
         import structlog
 
         from supervisor.app.alive import name_of
@@ -77,6 +81,8 @@ class Daemon:
         self.owner = name_of(self.started_at.timestamp())
         self.next_tick_at: datetime | None = None
         self.trouble: str | None = None
+        self.refused: str | None = None
+        """Why the newest config is not in force; said until a good one comes."""
         self._tick_wanted = asyncio.Event()
         self._look_wanted = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -106,17 +112,18 @@ class Daemon:
 
         from supervisor.app.service_notify import ServiceNotify
 
-        self._open()
         self.notify = ServiceNotify()
-        self.scheduler = AsyncIOScheduler(timezone="UTC")
-        self._schedule(first=True)
+        self._tasks: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        if not await self._opened():
+            return 0
+        self.scheduler = AsyncIOScheduler(timezone="UTC")
+        self._schedule(first=True)
         loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._reload()))
-        self._tasks: set[asyncio.Task[None]] = set()
         self.scheduler.start()
-        await self._beat()
         self.notify.ready(f"watching {len(self.settings.cluster)} clusters every {self.settings.interval_s:g} s")
         self.log.info("daemon.started", version=__version__, config=str(self.path), clusters=len(self.settings.cluster))
         for work in (self._tick_loop, self._look_loop, self._errand_loop, self._beat_loop, self._request_loop):
@@ -124,6 +131,23 @@ class Daemon:
         await self._stopping.wait()
         await self._drain()
         return 0
+
+    async def _opened(self) -> bool:
+        """Open the store; one that is locked, full or not yet up is waited for. False: told to stop meanwhile."""
+        from supervisor.store.faults import StoreAway, StoreFull, StoreLocked
+
+        while not self._stopping.is_set():
+            try:
+                self._open()
+                await self._beat()
+                return True
+            except (StoreLocked, StoreFull, StoreAway) as error:
+                if isinstance(error, StoreAway) and self.settings.database_url.startswith("sqlite"):
+                    raise
+                self.log.error("daemon.waiting", reason=str(error))
+                self.notify.status(f"waiting for the database: {error}")
+                await self._pause(5)
+        return False
 
     def _schedule(self, *, first: bool = False) -> None:
         """The bells. They only ring: what they start is drained by us, since APScheduler cancels what it runs itself."""
@@ -187,14 +211,20 @@ class Daemon:
     async def _tick_loop(self) -> None:
         await self._tick_wanted.wait()
         self._tick_wanted.clear()
-        await self._tick()
+        try:
+            await self._tick()
+        except StoreError:
+            # Not a whole interval blind because the database was locked for a moment.
+            await self._pause(min(30.0, self.settings.interval_s))
+            self._tick_wanted.set()
+            raise
 
     async def _tick(self, budget_s: float | None = None) -> TickDone:
         """One tick, its errands, its report."""
         async with self._ticking:
             usual = min(self.settings.daemon.budget_s, max(4.0, self.settings.interval_s * 0.8))
             done = await self.room.tick(budget_s or usual)
-            self.trouble = done.trouble or self._own_trouble()
+            self.trouble = done.trouble or self._own_trouble() or self.refused
             self.log.info(
                 "tick.finished",
                 tick=done.number,
@@ -211,7 +241,10 @@ class Daemon:
 
     def _own_trouble(self) -> str | None:
         """LIVE-8: a disk that is nearly full is told before it stops us."""
-        free = shutil.disk_usage(self.settings.state_dir).free
+        try:
+            free = shutil.disk_usage(self.settings.state_dir).free
+        except OSError as error:
+            return f"the state folder cannot be looked at: {error.strerror or error} ({self.settings.state_dir})"
         return (
             f"only {free // 2**20} MiB free where the state lies ({self.settings.state_dir})"
             if free < 256 * 2**20
@@ -279,18 +312,26 @@ class Daemon:
         try:
             settings, _ = await asyncio.to_thread(load, str(self.path))
         except SupervisorError as error:
-            self.trouble = f"the new config was refused, the old one stays: {error}"
+            self.trouble = self.refused = f"the new config was refused, the old one stays: {error}"
             self.log.error("config.refused", reason=str(error))
         else:
             async with self._ticking:
-                if settings.database_url != self.settings.database_url:
-                    self.log.warning("config.database_kept", hint="a new database_url takes effect at a restart")
+                settings = self._kept(settings)
                 self.settings = settings
                 await self.room.reconfigure(settings)
                 self._schedule()
-            self.trouble = None
+            self.trouble = self.refused = None
             self.log.info("config.reloaded", clusters=len(settings.cluster), interval_s=settings.interval_s)
         self.notify.ready(f"watching {len(self.settings.cluster)} clusters")
+        await self._beat()
+
+    def _kept(self, settings: Settings) -> Settings:
+        """``settings`` with what only a restart can change as it was: the store is open, and its files lie where they lie."""
+        places = ("database_url", "state_dir", "agent_logs", "logging")
+        changed = [name for name in places if getattr(settings, name) != getattr(self.settings, name)]
+        if changed:
+            self.log.warning("config.kept", settings=changed, hint="these take effect at a restart")
+        return settings.model_copy(update={name: getattr(self.settings, name) for name in changed})
 
     async def _drain(self) -> None:
         """SIGTERM: let a tick that runs finish, within its limit; then say goodbye."""

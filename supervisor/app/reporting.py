@@ -38,6 +38,11 @@ class Reporter:
         since = now - timedelta(hours=self.settings.reports.ended_hours)
         with Light.open(self.settings.database_url) as light:
             summary, jobs, holds = light.summary(), light.jobs(ended_after=since), light.holds()
+        running = summary.running_tick
+        if running is not None and running.number == done.number:
+            # In its own report this tick is the last one, though it is marked as finished only together with the report.
+            this = running._replace(finished_at=done.finished_at, took_s=done.took_s)
+            summary = summary._replace(last_tick=this, running_tick=None)
         moves = [move for each in done.clusters for move in each.moves]
         said = self._alerts(store, summary, jobs, now)
         document = status.document(summary, jobs, now)
