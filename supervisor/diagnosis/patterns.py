@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -66,6 +66,11 @@ class Pattern:
     def may_match(self, line: bytes) -> bool:
         """False only for lines that can't match; much cheaper than a match."""
         return self.caseless or any(anchor in line for anchor in self.anchors)
+
+    def presence(self) -> Pattern:
+        """A cheaper pattern that only tells that this one may be there: its anchors alone."""
+        texts = ("".join(_escape(byte) for byte in anchor) for anchor in self.anchors)
+        return replace(self, engine="(?:" + "|".join(texts) + ")")
 
     def verifier(self) -> re.Pattern[bytes]:
         """Compiled for `re`. With `at_start`, match it where the message begins; `$` holds at the end of what is given."""

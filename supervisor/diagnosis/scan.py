@@ -82,7 +82,8 @@ def plan(catalogue: Catalogue) -> Plan:
     entries = [entry for entry in catalogue.signatures if entry.role != "heartbeat" and not is_stage(entry)]
     once = frozenset(n + _FIRST_ENTRY for n, entry in enumerate(entries) if entry.role == "progress")
     steps = [entry for entry in entries if entry.role == "progress"]
-    return Plan([_HEADER, _RAISED, *(entry.pattern for entry in entries)], once, entries, steps)
+    scanned = [entry.pattern.presence() if entry.role == "progress" else entry.pattern for entry in entries]
+    return Plan([_HEADER, _RAISED, *scanned], once, entries, steps)
 
 
 @dataclass(slots=True)
