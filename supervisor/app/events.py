@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -17,6 +17,16 @@ def _harmless(_logger: object, _name: str, event: MutableMapping[str, Any]) -> M
         if isinstance(value, str) and key not in ("exception", "timestamp"):
             event[key] = plain(value)
     return event
+
+
+class _StandardError:
+    """Whatever standard error is at the moment of writing: loggers outlive the stream that was there when they were made."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def set_up(style: str, level: str) -> None:
@@ -36,11 +46,14 @@ def set_up(style: str, level: str) -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
+        stream=cast(TextIO, _StandardError()),
+        level=logging.WARNING,
+        format="%(levelname)s %(name)s: %(message)s",
+        force=True,
     )
     for chatty in ("asyncssh", "apscheduler", "urllib3", "kubernetes"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
