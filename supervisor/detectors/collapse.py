@@ -178,7 +178,8 @@ def _alone(rows: Sequence[Row], health: Health) -> Signal | None:
     before = Before(rows, len(rows) - 2, health)
     first, second = before.signals(rows, len(rows) - 2), before.signals(rows, len(rows) - 1)
     known = {signal.key for signal in first}
-    return next((signal for signal in second if signal.key in known), None)
+    finite = [signal for signal in second if signal.point is not None and math.isfinite(signal.point.value)]
+    return next((signal for signal in finite if signal.key in known), None)  # what is no number is ``gradients``'s
 
 
 def _pass_rate(summary: RunSummary, health: Health) -> Signal | None:

@@ -25,11 +25,18 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     life, run = facts.held.life, facts.followed
     if run is None or not life.phase.live or facts.observation.state is not JobState.RUNNING:
         return
+    if facts.held.bucket in RULES and _all_done(run.summary):
+        return  # nothing is left to progress: a zombie, or a run that wraps up
     counter = standing_still(facts, run.summary)
     if life.phase is Phase.SUSPECT and goes_on(facts):
         yield from _without_progress(facts, run, counter)
     elif life.phase is not Phase.SUSPECT and counter is not None:
         yield _frozen(facts, run, counter)
+
+
+def _all_done(summary: RunSummary) -> bool:
+    done, total = summary.progress.step, summary.progress.total
+    return done is not None and total is not None and done >= total
 
 
 def goes_on(facts: Facts) -> bool:

@@ -8,12 +8,12 @@ BARS = "▁▂▃▄▅▆▇█"
 LEAST = 10
 """Points from which a direction is named (RL-13); below it the line is drawn and nothing is said of it."""
 SHOWN = 12
-"""Newest points drawn."""
+"""Bars drawn; where there are more points, each bar is the mean of some."""
 
 
 def sparkline(points: Sequence[float | None]) -> str:
-    """Newest points, oldest first; ``×`` for what is no finite number."""
-    drawn = points[-SHOWN:]
+    """All points, oldest first; ``×`` for what is no finite number."""
+    drawn = _fewer(points)
     known = [point for point in drawn if point is not None]
     if not known:
         return "×" * len(drawn)
@@ -22,6 +22,18 @@ def sparkline(points: Sequence[float | None]) -> str:
     if not span:
         return "".join("×" if point is None else BARS[3] for point in drawn)
     return "".join("×" if point is None else BARS[min(7, int((point - low) / span * 8))] for point in drawn)
+
+
+def _fewer(points: Sequence[float | None]) -> list[float | None]:
+    """At most SHOWN values: means of neighbours. One that is no number makes its bar none."""
+    if len(points) <= SHOWN:
+        return list(points)
+    edges = [len(points) * at // SHOWN for at in range(SHOWN + 1)]
+    drawn: list[float | None] = []
+    for start, stop in zip(edges, edges[1:], strict=False):
+        known = [point for point in points[start:stop] if point is not None]
+        drawn.append(sum(known) / len(known) if len(known) == stop - start else None)
+    return drawn
 
 
 def direction(points: Sequence[float | None], good: str, steady: float) -> str:

@@ -66,7 +66,7 @@ def run_facts(summary: RunSummary) -> RunFacts:
         if key in summary.metrics
     }
     return RunFacts(
-        metrics=dict(summary.metrics),
+        metrics={key: _wired(value) for key, value in summary.metrics.items()},
         rate_per_s=summary.progress.rate_per_s,
         eta_s=summary.progress.eta_s,
         series=series,
@@ -75,6 +75,13 @@ def run_facts(summary: RunSummary) -> RunFacts:
         checkpoint_step=summary.checkpoint_step,
         answered=summary.engine.answered or None,
     )
+
+
+def _wired(value: float | str) -> float | str:
+    """JSON has no word for NaN and infinities; the contract has."""
+    if isinstance(value, str) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def cadence(gaps: tuple[float, ...], points: int) -> timedelta | None:
