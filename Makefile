@@ -38,7 +38,7 @@ check: dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy supervisor
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 2 -m "not lab" -p no:cacheprovider
+	$(BIN)/python -m pytest -q -n 2 -m "not lab and not slow" -p no:cacheprovider
 
 format: dev
 	$(BIN)/ruff format .
@@ -46,7 +46,7 @@ format: dev
 
 test: check
 	deploy/lab/packages
-	$(BIN)/python -m pytest -q -m lab -p no:cacheprovider
+	$(BIN)/python -m pytest -q -m "lab or slow" -p no:cacheprovider
 
 bench: dev
 	$(BIN)/python -m bench

@@ -8,8 +8,17 @@ import pytest
 import structlog
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True)
 def _quiet() -> None:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    """Also after a test that set up the log lines of a program."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(50),
+        logger_factory=structlog.PrintLoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nobodys_settings() -> None:
     for name in [name for name in os.environ if name.upper().startswith("SUPERVISOR_") and name != "SUPERVISOR_LABS"]:
         del os.environ[name]

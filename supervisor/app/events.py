@@ -47,7 +47,7 @@ def set_up(style: str, level: str) -> None:
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=False,
     )
     logging.basicConfig(
         stream=cast(TextIO, _StandardError()),

@@ -61,6 +61,7 @@ def told(rows: list[dict[str, Any]]) -> str:
 
 @needs_corpus
 @pytest.mark.parametrize("view", ["plain", "2", "folder"])
+@pytest.mark.slow
 def test_category_and_key_line_are_right_and_nothing_healthy_is_called_a_fault(view: str, shipped: Prepared):
     """At least 95 % right categories and 92 % exact key lines, no false alarm, every quote byte for byte."""
     rows = judged(view, CASES, shipped)
@@ -79,6 +80,7 @@ def test_category_and_key_line_are_right_and_nothing_healthy_is_called_a_fault(v
 
 
 @needs_corpus
+@pytest.mark.slow
 def test_a_sample_inside_50_mb_gives_the_same_answers(shipped: Prepared):
     rows = judged("50", CASES[5::27], shipped)
     print(told(rows))

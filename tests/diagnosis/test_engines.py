@@ -32,6 +32,7 @@ def mixed(shipped: Prepared) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
+@pytest.mark.slow
 def test_the_fallback_engine_gives_identical_readings(shipped: Prepared, mixed: bytes):
     first = read_source(Source("job.log", data=mixed), shipped)
     second = read_source(Source("job.log", data=mixed), prepare(engine="re2", cached=False))
@@ -53,6 +54,7 @@ def test_an_engine_that_misses_an_example_is_refused(small: Catalogue):
         self_test(engine, planned.patterns, small, planned.once)
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     prepare()

@@ -88,6 +88,7 @@ def suspicious(planned: Plan, log: bytes) -> list[int]:
     return sorted(range(2, len(planned.patterns)), key=often, reverse=True)[:32]
 
 
+@pytest.mark.slow
 def test_no_entry_alone_costs_more_than_a_few_per_cent_of_the_scan(whole: Catalogue):
     """What an entry adds to a scan of a quiet log, as a share of the whole catalogue's scan."""
     planned = plan(whole)

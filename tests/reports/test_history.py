@@ -27,7 +27,7 @@ STEP = StepRow(
     None,
     "quiet",
     "silent beyond its cadence",
-    json.dumps({"evidence": [EVIDENCE]}),
+    json.dumps({"read": {"evidence": [EVIDENCE]}}),
 )
 DIAGNOSIS = {
     "category": "nccl-timeout", "confidence": "high", "transience": "unknown", "summary": "a collective timed out",

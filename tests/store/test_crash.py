@@ -143,6 +143,7 @@ STRIDE = 6
 """Boundaries are shared out over as many tests, so that they run side by side."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(1, STRIDE + 1))
 def test_killed_at_any_statement_or_commit_no_transition_is_lost_or_doubled(url: str, first: int) -> None:
     boundary, killed = first, 0

@@ -9,6 +9,8 @@ import signal
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from supervisor.app.errands import LEASE
 from supervisor.model.job import JobState
 from supervisor.store.store import Store
@@ -122,6 +124,7 @@ def tick_in_a_child(folder: Path, world: World, die_at: int) -> tuple[bool, int]
     return False, int(steps)
 
 
+@pytest.mark.slow
 def test_a_tick_killed_at_any_await_and_run_again_tells_the_same_story(tmp_path):
     """House, idea 4: one transaction a cluster; after a crash the world is looked at again."""
     last = len(chapters()) - 1
