@@ -14,6 +14,7 @@ import yaml
 
 from supervisor.app.settings import parse
 from supervisor.clusters.kubernetes_kinds import KINDS
+from tests.kube_lab import start_kube_lab
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = ROOT / "deploy" / "kubernetes" / "fleet-supervisor.yaml"
@@ -120,3 +121,30 @@ def test_packages_says_what_is_missing_where_it_cannot_install_it(tmp_path):
 def test_scripts_of_the_lab_can_be_run():
     for name in ("packages", "slurm-lab"):
         assert os.access(ROOT / "deploy" / "lab" / name, os.X_OK), name
+
+
+PLACES = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
+    "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
+}
+
+
+@pytest.mark.lab
+def test_a_real_api_server_takes_the_manifest(objects):
+    """Each object is checked whole by the server, strictly, and made nowhere (a dry run)."""
+    lab = start_kube_lab()
+    namespace = lab.namespace()
+    try:
+        for kind, thing in objects.items():
+            whole = {**thing, "metadata": dict(thing["metadata"])}
+            if "namespace" in whole["metadata"]:
+                whole["metadata"]["namespace"] = namespace
+            path = PLACES[kind].format(namespace=namespace) + "?dryRun=All&fieldValidation=Strict"
+            made = lab.must("POST", path, whole)
+            assert made["kind"] == kind
+    finally:
+        lab.clear(namespace)
