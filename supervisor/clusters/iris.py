@@ -120,10 +120,11 @@ class IrisCluster:
                 assert token is not None
                 raise LoginNeedsPerson(self._name, f"{token.note(now)}; {error.text}", error.hint) from error
             raise
-        except ClusterError:
-            if self._forward is not None:
-                await self._forward.doubt()
-            raise
+        except ClusterError as error:
+            why = self._forward.trouble if self._forward is not None else None
+            if why is None:
+                raise
+            raise ClusterError(self._name, f"{error.text} ({why})", error.hint) from error
 
     async def _way(self, token: Token | None, now: datetime) -> Way:
         settings = self._settings

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from supervisor.clusters.kubernetes_objects import plain
 
 _MOST_COMMAND = 8000
-_WORD = r"[A-Za-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|credential|auth)[A-Za-z0-9_.-]*"
+_WORD = r"(?=[A-Za-z0-9_.-]*(?:key|token|secret|passw(?:or)?d|credential|auth))[A-Za-z0-9_.-]++"
 _START = r"(?<![A-Za-z0-9_.-])"
 """Of a word: tried once for each word, not once for each letter."""
 _ASSIGNED = re.compile(rf"(?i)({_START}{_WORD}\s*[=:]\s*)('[^']*'|\"[^\"]*\"|(?:bearer\s+)?[^\s'\";,&]+)")

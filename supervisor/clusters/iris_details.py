@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
-from supervisor.clusters.iris_calls import PAGE, Controller, NotAllowed, NotThere, Refused
+from supervisor.clusters.iris_calls import Controller, NotAllowed, NotThere, Refused
 from supervisor.clusters.iris_jobs import Folded
 from supervisor.clusters.iris_rows import configs_of_rows, tasks_of_rows
 from supervisor.clusters.iris_text import JobConfig, JobStatus, NotAnAnswer, Task, config_of, tasks_of
 from supervisor.model.errors import AnswerUnusable
 from supervisor.model.job import JobKey
 
-_TASKS_AT_ONCE = 5000
+_TASKS_AT_ONCE, _JOBS_AT_ONCE = 5000, 2000
 
 
 class DetailBook:
@@ -55,7 +55,7 @@ class DetailBook:
         try:
             for some in _by_tasks(paths):
                 found |= tasks_of_rows(await controller.all_tasks(some))
-            for some in _chunks(unknown, PAGE):
+            for some in _chunks(unknown, _JOBS_AT_ONCE):
                 configs |= configs_of_rows(await controller.all_configs(some))
         except NotAnAnswer as error:
             raise AnswerUnusable(self._cluster, f"ExecuteRawQuery: {error}") from error
@@ -98,7 +98,7 @@ def _by_tasks(jobs: Sequence[JobStatus]) -> Iterator[list[str]]:
     some: list[str] = []
     tasks = 0
     for one in jobs:
-        if some and (tasks + one.task_count > _TASKS_AT_ONCE or len(some) >= PAGE * 4):
+        if some and (tasks + one.task_count > _TASKS_AT_ONCE or len(some) >= _JOBS_AT_ONCE):
             yield some
             some, tasks = [], 0
         some.append(one.job_id)

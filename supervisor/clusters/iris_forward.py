@@ -119,7 +119,7 @@ def target_of(service: _Service, pods: _Pods, port: int) -> Target | None:
 
 
 class Forward:
-    """Opened at its first use. After a failure the pod is looked up anew, under credentials read anew where they changed."""
+    """Opened at its first use. A connection goes to the pod that was there last, under credentials read anew when they change."""
 
     def __init__(self, cluster: str, settings: PortForward) -> None:
         self._cluster, self._settings = cluster, settings
@@ -134,24 +134,24 @@ class Forward:
         """Why the latest connection failed, in the words of the API server or the kubelet."""
 
     @property
+    def target(self) -> Target | None:
+        return self._target
+
+    @property
     def shown(self) -> str:
         one = self._settings
         return f"service {one.namespace}/{one.service} by port-forward"
 
     async def open(self, now: datetime) -> str:
-        """Path of the socket. Raises LoginFailed, ClusterError."""
+        """Path of the socket. The pod is looked up each time: it may be another by now. Raises LoginFailed, ClusterError."""
         async with self._opening:
             await self._log_in(now)
-            if self._target is None:
-                self._target = await self._find()
+            self.trouble = None
+            self._target = await self._find()
             if self._server is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="iris-forward-")  # mode 0700
                 self._server = await asyncio.start_unix_server(self._accept, self._socket)
             return self._socket
-
-    async def doubt(self) -> None:
-        """The controller could not be asked: the pod may be another by now."""
-        self._target = None
 
     async def close(self) -> None:
         if self._server is not None:
@@ -183,7 +183,7 @@ class Forward:
             await self._session.close()
         connector = aiohttp.TCPConnector(ssl=await asyncio.to_thread(_tls, self._cluster, login))
         self._session = aiohttp.ClientSession(connector=connector, trust_env=True, cookie_jar=aiohttp.DummyCookieJar())
-        self._login, self._target = login, None
+        self._login = login
 
     async def _find(self) -> Target:
         one = self._settings
@@ -242,7 +242,7 @@ class Forward:
             await self._pipe(reader, writer)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # Whoever asked sees the connection dropped; the reason is kept for the next message.
-            self.trouble, self._target = plain(str(error) or type(error).__name__, 200), None
+            self.trouble = plain(str(error) or type(error).__name__, 200)
         finally:
             self._pipes.discard(task)
             writer.close()
@@ -283,7 +283,6 @@ class Forward:
                 continue
             if channel == _ERRORS:
                 self.trouble = f"port {to.port} of pod {to.pod}: {plain(data.decode('utf-8', 'replace'), 200)}"
-                self._target = None
                 return
             if channel == _DATA:
                 writer.write(data)
