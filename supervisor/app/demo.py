@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 CONFIG = """\
-# Written by `supervisorctl demo`. A silence of {silence} s makes suspect here, so that a minute shows it; the default is 15 minutes.
+# Written by `supervisorctl demo`. A silence of {silence} s makes suspect here, so that a minute shows it; usual are 15 minutes.
 state_dir  = "state"
 agent_logs = "agent_logs"
 interval_s = 5
@@ -22,21 +22,64 @@ bring_up_limit_s = 20
 suspect_look_s   = 5
 """
 
-HEALTHY = "import time\nfor n in range(1, 600):\n    print(f'step {n}/600', flush=True)\n    time.sleep(1)\n"
-STALLS = (
-    "import time\nfor n in range(1, 9):\n    print(f'step {n}/600', flush=True)\n    time.sleep(1)\n"
-    "print('waiting for rank 3', flush=True)\ntime.sleep(600)\n"
-)
-CRASHES = (
-    "import time\n\ndef load(path):\n    return open(path).read()\n\nfor n in range(1, 15):\n"
-    "    print(f'chunk {n} written', flush=True)\n    time.sleep(1)\nload('/data/shards/part-0015.parquet')\n"
-)
-ENDS_WELL = "import time\nfor n in range(1, 13):\n    print(f'trial {n}/12 done', flush=True)\n    time.sleep(1.5)\nprint('all trials done')\n"
+HEALTHY = """\
+import json, random, time
+for step in range(1, 600):
+    time.sleep(1)
+    passed = round(64 * min(0.8, 0.35 + 0.004 * step + random.uniform(-0.05, 0.05)))
+    metrics = {"reward/avg_raw_reward": passed / 64, "reward/avg_pass_at_8": min(1.0, passed / 64 + 0.2),
+               "policy/policy_loss": random.uniform(-0.1, 0.02), "policy/raw_grad_norm": random.uniform(0.01, 0.03),
+               "policy/policy_entropy": 0.42 - 0.0002 * step, "policy/tis/imp_ratio_mean": random.uniform(0.97, 1.03),
+               "policy/tis/log_ratio_abs_mean": random.uniform(0.008, 0.014), "async/effective_batch_samples": 64,
+               "trainer/global_step": step}
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S.000", time.gmtime())
+    print(f"(skyrl_entrypoint pid=7) {stamp} | INFO | trainer:_log_metrics_stdout:1965 - "
+          f"WANDB_MIRROR kind=train step={step} metrics={json.dumps(metrics)}")
+    print(f"Training Step Progress: {100 * step // 600:3d}%|#         | {step}/600 [00:{step % 60:02d}<10:00, 1.00s/it]", flush=True)
+"""
+STALLS = """\
+import time
+print("***** Running training *****\\n  Num examples = 4,800\\n  Num Epochs = 2\\n  Total optimization steps = 600")
+for step in range(1, 9):
+    bar = f"\\r{step // 6:3d}%|          | {step}/600 [00:0{step}<09:5{step}, 1.00s/it]"
+    print(f"{bar}\\r{{'loss': {1.6 - step / 50:.4f}, 'grad_norm': 0.84, 'learning_rate': 1e-05, 'epoch': {step / 300:.2f}}}\\n{bar}",
+          end="", flush=True)
+    time.sleep(1)
+print("\\nwaiting for rank 3", flush=True)
+time.sleep(600)
+"""
+CRASHES = """\
+import time
+
+def load(path):
+    return open(path).read()
+
+for done in range(1, 15):
+    print(f"  {done}/60 Mean: {0.5 + done / 200:.3f} \u2501\u2501\u2501\u2501 0:00:{done:02d} 0:00:45")
+    print(f"[driver] chunks_done={done // 5} chunks_total=12 avg_turns=5.{done % 10} exc_rate=0.19", flush=True)
+    time.sleep(1)
+load("/data/shards/part-0015.parquet")
+"""
+ENDS_WELL = """\
+import time
+for done in range(1, 13):
+    print(f"task-{done}__demo | Trial completed reward={1.0 if done % 3 else 0.0}")
+    print(f"  {done}/12 Mean: {(done - done // 3) / done:.3f} \u2501\u2501\u2501\u2501 0:00:{done:02d} 0:00:10", flush=True)
+    time.sleep(1.5)
+print("all trials done")
+"""
+PLAIN = """\
+import time
+for rows in range(0, 400):
+    print(f"pushed {rows * 1000} rows", flush=True)
+    time.sleep(1)
+"""
 JOBS = (
-    ("rl__healthy", HEALTHY, "prints a step every second"),
+    ("rl__healthy", HEALTHY, "prints a step and its metrics every second"),
     ("sft__stalls", STALLS, "stops writing after 8 s, and goes on running"),
     ("datagen__crashes", CRASHES, "dies of an exception after 14 s"),
     ("eval-ends-well", ENDS_WELL, "ends with exit status 0 after 18 s"),
+    ("consolidate-rows", PLAIN, "prints a plain line every second"),
 )
 
 
@@ -44,7 +87,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     made = subparsers.add_parser(
         "demo",
         help="a first minute with real processes on this machine",
-        description="Start four small processes (one healthy, one that stops writing, one that crashes, one that ends well) and a"
+        description="Start five small processes, one of each kind of work (healthy, one that stops writing, one that crashes, one that ends well, a plain one), and a"
         " daemon that ticks every few seconds; watch the table move; read the dated log at the end. Nothing is left running.",
         epilog="example: supervisorctl demo --seconds 60",
     )
@@ -69,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     config = folder / "config.toml"
     config.write_text(CONFIG.format(silence=12), encoding="utf-8")
     me = [sys.executable, "-m", "supervisor.app.ctl", "--config", str(config)]
-    print(f"demo in {folder}\n\nfour processes, started by `supervisorctl launch`:")
+    print(f"demo in {folder}\n\nfive processes, started by `supervisorctl launch`:")
     pids = []
     for name, program, what in JOBS:
         script = folder / f"{name}.py"
