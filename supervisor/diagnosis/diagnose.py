@@ -170,7 +170,7 @@ def _hang(evidence: Evidence) -> tuple[int, Silence] | None:
         return None
     silence = longest[1]
     lasted = silence.seconds is not None and silence.seconds >= HANG_S and silence.heartbeats >= 3
-    enough = lasted or (silence.seconds is None and silence.heartbeats >= HANG_BEATS)
+    enough = lasted or silence.told >= HANG_S or (silence.seconds is None and silence.heartbeats >= HANG_BEATS)
     if not enough or (not evidence.has_steps and any(evidence.service_marks)):
         return None
     return longest

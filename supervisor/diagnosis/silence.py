@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from supervisor.diagnosis.catalogue import Catalogue, Signature
 from supervisor.diagnosis.clocks import clock
@@ -13,8 +13,15 @@ from supervisor.model.diagnosis import Silence, Stage
 
 REACH = 1 << 20
 MOST_LINES = 6000
+NEAR = 64 << 10
+"""Bytes from the end in which a stage is looked for where no silence calls for more."""
 FEW_BEATS = 3
-"""Fewer heartbeats at the end are no silence, and the stage of work is not looked for."""
+_UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+
+
+def _told(captured: Mapping[str, bytes | None]) -> float:
+    """Seconds that a line says have passed, from its captures `hours`, `minutes` and `seconds`."""
+    return sum(float(captured.get(unit) or 0) * size for unit, size in _UNITS)
 
 
 def is_stage(entry: Signature) -> bool:
@@ -42,8 +49,7 @@ class Tail:
             compiled = verifier or pattern.verifier()
             self.entries[number] = (entry, compiled)
             if (found := match(entry, compiled, line)) is not None:
-                told = found.groupdict().get("seconds")
-                return float(told) if told else 0.0
+                return _told(found.groupdict())
         return None
 
     def stage(self, line: Line) -> tuple[str, bool] | None:
@@ -68,8 +74,8 @@ def judge_tail(tail: Tail, buffer: bytearray, have: int, base: int, lines: int) 
             seconds = last_clock - own if last_clock is not None and own is not None else None
             if told:
                 seconds = max(told, seconds or 0.0)
-            stage = _stage(tail, buffer, have, base, lines) if beats >= FEW_BEATS else None
-            return Silence(number, base + at, raw, line.stream, beats, seconds, clock=own, stage=stage)
+            stage = _stage(tail, buffer, have, base, lines, REACH if beats >= FEW_BEATS else NEAR)
+            return Silence(number, base + at, raw, line.stream, beats, seconds, clock=own, stage=stage, told=told)
         told += waits
         if line.message.strip():
             beats += 1
@@ -101,10 +107,17 @@ def _clock_above(buffer: bytearray, at: int) -> float | None:
     return None
 
 
-def _stage(tail: Tail, buffer: bytearray, have: int, base: int, lines: int) -> Stage | None:
+def _stage(tail: Tail, buffer: bytearray, have: int, base: int, lines: int, reach: int) -> Stage | None:
     """The last stage that began and, as far as the end of the file tells, did not end."""
+    end = bytes(memoryview(buffer)[max(0, have - reach) : have])
+    if not any(entry.pattern.may_match(end) for entry, _ in tail.stages):
+        return None
     ended: set[str] = set()
     for number, at, raw in _upwards(buffer, have, lines):
+        if at < have - reach:
+            break
+        if not any(entry.pattern.may_match(raw) for entry, _ in tail.stages):
+            continue
         line = take_apart(raw[raw.rfind(b"\r") + 1 :])
         found = tail.stage(line)
         if found is None:

@@ -216,6 +216,8 @@ class Silence:
     """From it to the last heartbeat, where both carry a time, or as long as the heartbeats say they waited."""
     clock: float | None = None
     stage: Stage | None = None
+    told: float = 0.0
+    """Seconds that the lines after it say by themselves to have passed."""
 
 
 @dataclass(frozen=True, slots=True)
