@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -12,30 +13,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import WSMsgType, web
+from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from supervisor.clusters.iris import IrisCluster
 from supervisor.clusters.iris_forward import Forward
 from supervisor.clusters.iris_settings import IrisSettings, PortForward
+from supervisor.model.job import JobState
 from supervisor.model.polling import Polled, Unreached, Watch
 from tests.clusters.iris.conftest import MakeEyes
+from tests.clusters.iris.kubelet import PortForwarder
 from tests.iris_lab import IrisLab
+from tests.kube_lab import KubeLab, kube_lab
 
-PROTOCOL = "v4.channel.k8s.io"
+__all__ = ["kube_lab"]
 
 
 class ApiServer:
     """An API server and its kubelet, as far as a port-forward needs them: a Service, pods, and WebSockets to a port of this machine."""
 
     def __init__(self) -> None:
-        self.port = 0
+        self.kubelet = PortForwarder()
         self.pods = [pod("controller-a")]
         self.forwards = 0
-        self.drops = False
-        """Connections are dropped once they are asked something."""
         self.status = 200
-        self.sockets: set[web.WebSocketResponse] = set()
         self.url = ""
         self.tokens: list[str | None] = []
         self.went_to: list[str] = []
@@ -61,35 +62,7 @@ class ApiServer:
             return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
         self.forwards += 1
         self.went_to.append(name)
-        socket = web.WebSocketResponse(protocols=(PROTOCOL,))
-        await socket.prepare(request)
-        self.sockets.add(socket)
-        number = (8000).to_bytes(2, "little")
-        await socket.send_bytes(b"\0" + number)
-        await socket.send_bytes(b"\1" + number)
-        try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        except OSError as error:
-            await socket.send_bytes(b"\1" + f"error forwarding port 8000: {error}".encode())
-            return socket
-        back = asyncio.create_task(self._back(reader, socket))
-        async for message in socket:
-            assert message.type is WSMsgType.BINARY
-            assert message.data[0] == 0
-            if self.drops:
-                break
-            writer.write(message.data[1:])
-            await writer.drain()
-        back.cancel()
-        writer.close()
-        self.sockets.discard(socket)
-        return socket
-
-    @staticmethod
-    async def _back(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:
-        while data := await reader.read(1000):
-            await socket.send_bytes(b"\0" + data)
-        await socket.close()
+        return await self.kubelet.forward(request, 8000)
 
 
 def pod(name: str, phase: str = "Running", ready: str = "True", **meta: Any) -> dict[str, Any]:
@@ -110,8 +83,7 @@ async def api() -> AsyncIterator[ApiServer]:
     await server.start_server()
     made.url = str(server.make_url("/")).rstrip("/")
     yield made
-    for socket in list(made.sockets):
-        await socket.close()
+    await made.kubelet.close()
     await server.close()
 
 
@@ -160,7 +132,7 @@ async def cluster_of(tmp_path: Path, api: ApiServer) -> AsyncIterator[IrisCluste
 async def test_a_controller_is_asked_through_the_api_server(
     api: ApiServer, controller: TestServer, tmp_path: Path
 ) -> None:
-    api.port = controller.port or 0
+    api.kubelet.port = controller.port or 0
     async with cluster_of(tmp_path, api) as cluster:
         reading = await cluster.poll(Watch(), datetime.now(UTC))
 
@@ -174,16 +146,16 @@ async def test_a_forward_that_broke_is_no_reading_and_the_next_one_goes_to_the_p
     api: ApiServer, controller: TestServer, tmp_path: Path
 ) -> None:
     """POLL-1: and no restart of the daemon is needed."""
-    api.port = controller.port or 0
+    api.kubelet.port = controller.port or 0
     async with cluster_of(tmp_path, api) as cluster:
         assert isinstance(await cluster.poll(Watch(), datetime.now(UTC)), Polled)
-        api.drops = True
+        api.kubelet.drops = True
 
         broken = await cluster.poll(Watch(), datetime.now(UTC))
         assert isinstance(broken, Unreached), broken
         assert broken.reason
 
-        api.drops = False
+        api.kubelet.drops = False
         api.pods = [pod("controller-b")]
         mended = await cluster.poll(Watch(), datetime.now(UTC))
         assert isinstance(mended, Polled), mended
@@ -194,7 +166,7 @@ async def test_why_the_far_end_could_not_be_reached_is_said(
     api: ApiServer, controller: TestServer, tmp_path: Path
 ) -> None:
     await controller.close()
-    api.port = controller.port or 0
+    api.kubelet.port = controller.port or 0
     async with cluster_of(tmp_path, api) as cluster:
         reading = await cluster.poll(Watch(), datetime.now(UTC))
 
@@ -244,7 +216,7 @@ async def test_no_other_user_of_this_machine_can_use_the_forward(api: ApiServer,
 
 async def test_a_kubeconfig_that_changed_is_read_again(api: ApiServer, controller: TestServer, tmp_path: Path) -> None:
     """POLL-12: rotated credentials."""
-    api.port = controller.port or 0
+    api.kubelet.port = controller.port or 0
     async with cluster_of(tmp_path, api) as cluster:
         await cluster.poll(Watch(), datetime.now(UTC))
         kubeconfig(tmp_path, api.url, token="rotated")
@@ -257,7 +229,7 @@ async def test_a_kubeconfig_that_changed_is_read_again(api: ApiServer, controlle
 async def test_a_real_controller_is_read_through_it(
     iris_lab: IrisLab, eyes_of: MakeEyes, api: ApiServer, tmp_path: Path
 ) -> None:
-    api.port = int(iris_lab.url.rpartition(":")[2])
+    api.kubelet.port = int(iris_lab.url.rpartition(":")[2])
     eyes = eyes_of(**settings(tmp_path, api))
     path = f"/{eyes.user}/run"
     iris_lab.submit(path, "while :; do sleep 1; done")
@@ -268,3 +240,61 @@ async def test_a_real_controller_is_read_through_it(
     with iris_lab.stopped():
         assert isinstance(await eyes.look(), Unreached)
     assert eyes.id("run") in (await eyes.poll()).lines
+
+
+@pytest.mark.lab
+async def test_a_real_controller_is_read_through_a_real_api_server(
+    iris_lab: IrisLab, eyes_of: MakeEyes, kube_lab: KubeLab
+) -> None:
+    """Service, pods and the upgrade to a WebSocket are the API server's own; the kubelet's part is played."""
+    kubelet, server = PortForwarder(), web.Application()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await kubelet.forward(request, int(request.query["port"]))
+
+    server.router.add_get("/portForward/{namespace}/{pod}", handle)
+    runner = web.AppRunner(server)
+    await runner.setup()
+    pki = kube_lab.folder / "pki"
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pki / "kubelet.crt", pki / "kubelet.key")
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    kubelet.port = int(iris_lab.url.rpartition(":")[2])
+    namespace = await asyncio.to_thread(_controller_in, kube_lab, runner.addresses[0][1])
+    way = PortForward(kubeconfig=kube_lab.kubeconfig, namespace=namespace, service="iris-controller-svc")
+    eyes = eyes_of(url=None, port_forward=way)
+    try:
+        path = f"/{eyes.user}/run"
+        iris_lab.submit(path, "while :; do sleep 1; done")
+        await asyncio.to_thread(iris_lab.until_counts, path, running=1)
+
+        seen = await eyes.see("run")
+
+        assert (seen.attempt, seen.state) == (1, JobState.RUNNING)
+    finally:
+        await eyes.cluster.close()
+        await kubelet.close()
+        await runner.cleanup()
+        await asyncio.to_thread(kube_lab.clear, namespace)
+        await asyncio.to_thread(kube_lab.call, "DELETE", "/api/v1/nodes/forwarding")
+
+
+def _controller_in(lab: KubeLab, kubelet_port: int) -> str:
+    """A controller's Service and pod, on a node whose kubelet listens at this port. Its namespace."""
+    namespace = lab.namespace()
+    lab.must("POST", "/api/v1/nodes", {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "forwarding"}})
+    address = {"type": "InternalIP", "address": "127.0.0.1"}
+    endpoints = {"kubeletEndpoint": {"Port": kubelet_port}}
+    lab.merge("/api/v1/nodes/forwarding/status", {"status": {"addresses": [address], "daemonEndpoints": endpoints}})
+    root = f"/api/v1/namespaces/{namespace}"
+    service = {"ports": [{"port": 10000, "targetPort": "http"}], "selector": {"app": "controller"}}
+    metadata = {"name": "iris-controller-svc"}
+    lab.must("POST", f"{root}/services", {"kind": "Service", "apiVersion": "v1", "metadata": metadata, "spec": service})
+    container = {"name": "main", "image": "registry.example/iris:1", "ports": [{"name": "http", "containerPort": 8000}]}
+    spec = {"nodeName": "forwarding", "containers": [container], "tolerations": [{"operator": "Exists"}]}
+    metadata = {"name": "controller", "labels": {"app": "controller"}}
+    lab.must("POST", f"{root}/pods", {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec})
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    lab.merge(f"{root}/pods/controller/status", {"status": ready})
+    return namespace
