@@ -30,6 +30,8 @@ ROOT_REACH_S = 1800.0
 LATE_FAULT_LINES = 400
 BURST_S = 180.0
 """Lines, or seconds over files, within which errors belong to one event."""
+MESSAGE_LINES = 5
+"""Lines below an exception that may still belong to its message."""
 MERE_DEATHS = frozenset({"actor-died", "engine-dead", "object-lost", "ray-node-dead"})
 """Categories that tell no more than that something is gone."""
 
@@ -86,6 +88,7 @@ def choose(evidence: Evidence, standing: Sequence[Candidate]) -> Candidate | Non
         return None
     chosen = _first(ordered)
     chosen = _deepest_of_chain(ordered, chosen)
+    chosen = _told_below(ordered, chosen)
     chosen = _explained(ordered, chosen)
     if chosen.signature is not None and chosen.signature.survives:
         # A first such line alone would have been cleared; with this one after it, it is where it began.
@@ -194,6 +197,23 @@ def _deepest_of_chain(ordered: Sequence[Candidate], chosen: Candidate) -> Candid
     if chosen.level >= FAULT and chosen.signature is not None and named:
         return named[0]
     return named[0] if named else unnamed[0] if unnamed else chosen
+
+
+def _told_below(ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:
+    """An exception's message may go on over lines, and a later line of it may name what its type does not."""
+    if chosen.hit.traceback is None or (chosen.signature is not None and chosen.level > SYMPTOM):
+        return chosen
+    below = [
+        other
+        for other in ordered
+        if other.signature is not None
+        and other.level >= FAULT
+        and other.hit.traceback is None
+        and other.file == chosen.file
+        and 0 < other.hit.line - chosen.hit.line <= MESSAGE_LINES
+        and (not other.hit.stream or other.hit.stream == chosen.hit.stream)
+    ]
+    return below[0] if below else chosen
 
 
 def _explained(ordered: Sequence[Candidate], chosen: Candidate) -> Candidate:

@@ -17,6 +17,8 @@ from supervisor.diagnosis import clocks, quoting, tracebacks
 from supervisor.diagnosis.catalogue import ANY_EXCEPTION, Catalogue, Signature
 from supervisor.diagnosis.engines import Engine
 from supervisor.diagnosis.examples import match, preference
+from supervisor.diagnosis.found import KEEP_FIRST, KEEP_LAST, Found, captures
+from supervisor.diagnosis.found import part as part_of
 from supervisor.diagnosis.lines import take_apart
 from supervisor.diagnosis.patterns import Pattern
 from supervisor.diagnosis.silence import Tail, is_stage, judge_tail
@@ -27,10 +29,6 @@ CHUNK = 4 << 20
 """Bytes scanned at once; a longer line is looked at in pieces of this size."""
 HISTORY = 256 << 10
 """Bytes above a hit that stay in the buffer, for the traceback above it."""
-KEEP_FIRST = 24
-KEEP_LAST = 24
-SHOWN = 4096
-"""Bytes of a long line that are looked at and kept, around the match."""
 MOST_BOUNDS = 96
 """Hits of a chunk between which progress is looked for."""
 
@@ -235,7 +233,7 @@ class _Reading:
     def chunk(self, low: int, high: int, *, at_end: bool) -> None:
         """Scan buffer[low:high], whole lines (the last one may lack its newline at the end of the file)."""
         buffer = self.buffer
-        found = _Found(buffer, high, len(self.scanner.entries) + _FIRST_ENTRY)
+        found = Found(buffer, high, len(self.scanner.entries) + _FIRST_ENTRY)
         if at_end and high < len(buffer) and buffer[high - 1] != 0x0A:
             buffer[high] = 0x0A
             self.scanner.engine.scan(buffer, low, high + 1, found)
@@ -245,7 +243,7 @@ class _Reading:
         marks = self.progress(found.once(self.scanner.once), bounds, low, high, at_end=at_end)
         self.number(found, hits, marks, low, high)
 
-    def look(self, found: _Found, low: int, high: int) -> tuple[list[Hit], list[int]]:
+    def look(self, found: Found, low: int, high: int) -> tuple[list[Hit], list[int]]:
         """Verify the kept positions line by line; a line speaks once, through its best entry."""
         by_line: dict[int, list[tuple[int, int]]] = {}
         for number, position in found.kept(self.scanner.once):
@@ -286,7 +284,7 @@ class _Reading:
         end = buffer.find(b"\n", at, high)
         end = high if end < 0 else end
         position = numbers[0][1] if numbers else at
-        start, stop = _part(buffer, at, end, position)
+        start, stop = part_of(buffer, at, end, position)
         raw = bytes(buffer[start:stop])
         line = take_apart(raw)
         speakers: list[tuple[tuple[int, int], Signature, tuple[tuple[str, str], ...], int]] = []
@@ -297,10 +295,10 @@ class _Reading:
             entry = scanner.entries[number - _FIRST_ENTRY]
             where = line
             if not start <= place <= stop:
-                where = take_apart(bytes(buffer[slice(*_part(buffer, at, end, place))]))
+                where = take_apart(bytes(buffer[slice(*part_of(buffer, at, end, place))]))
             matched = match(entry, scanner.verifier(entry), where)
             if matched is not None:
-                speakers.append((preference(entry, matched), entry, _captures(matched), matched.start()))
+                speakers.append((preference(entry, matched), entry, captures(matched), matched.start()))
         message = tracebacks.strip_group_bar(line.message)
         raised = tracebacks.raised(message, sure=sure)
         if raised is not None:
@@ -359,7 +357,7 @@ class _Reading:
         def part(position: int) -> tuple[int, int]:
             start = buffer.rfind(b"\n", 0, position) + 1
             end = buffer.find(b"\n", position, high)
-            return _part(buffer, start, high if end < 0 else end, position)
+            return part_of(buffer, start, high if end < 0 else end, position)
 
         marks: list[Mark] = []
         for start, stop in pairwise(edges):
@@ -370,7 +368,7 @@ class _Reading:
                     marks.append(replace(mark, offset=self.base + at, clock=self.clock_at(at, mark.text)))
         return marks
 
-    def number(self, found: _Found, hits: list[Hit], marks: list[Mark], low: int, high: int) -> None:
+    def number(self, found: Found, hits: list[Hit], marks: list[Mark], low: int, high: int) -> None:
         """Give hits, marks and counts their line numbers, counting each newline of the chunk once."""
         buffer, base = self.buffer, self.base
         before = [hit for hit in hits if hit.offset < base + low]
@@ -411,65 +409,3 @@ class _Reading:
         """Keep the marks next to hits and the last ones; a long quiet stretch needs no more than its ends."""
         if len(self.marks) > 4000:
             self.marks = self.marks[:1000] + self.marks[-2000:]
-
-
-class _Found:
-    """Collects what an engine reports of one chunk, with a cap a pattern."""
-
-    def __init__(self, buffer: bytearray, high: int, patterns: int) -> None:
-        self.buffer, self.high = buffer, high
-        self.line_end = [-1] * patterns
-        self.count = [0] * patterns
-        self.first: dict[int, list[int]] = {}
-        self.last: dict[int, deque[int]] = {}
-
-    def __call__(self, number: int, position: int) -> None:
-        if position <= self.line_end[number]:
-            return
-        end = self.buffer.find(b"\n", position, self.high)
-        self.line_end[number] = end if end >= 0 else self.high
-        count = self.count[number]
-        self.count[number] = count + 1
-        if count == 0:
-            self.first[number] = [position]
-        elif count < KEEP_FIRST:
-            self.first[number].append(position)
-        elif count == KEEP_FIRST:
-            self.last[number] = deque([position], maxlen=KEEP_LAST)
-        else:
-            self.last[number].append(position)
-
-    def kept(self, without: frozenset[int]) -> list[tuple[int, int]]:
-        """(pattern, position) of the kept lines, without the patterns that only tell that something is there."""
-        pairs = [(number, position) for number, places in self.first.items() for position in places]
-        pairs += [(number, position) for number, places in self.last.items() for position in places]
-        return [pair for pair in pairs if pair[0] not in without]
-
-    def once(self, once: frozenset[int]) -> list[int]:
-        """Those of `once` that are there."""
-        return [number for number in self.first if number in once]
-
-    def extremes(self) -> dict[int, tuple[int, int, int]]:
-        """pattern -> (lines hit, first position, last position)."""
-        return {
-            number: (self.count[number], places[0], self.last[number][-1] if number in self.last else places[-1])
-            for number, places in self.first.items()
-        }
-
-
-def _part(buffer: bytearray, start: int, end: int, position: int) -> tuple[int, int]:
-    """The redraw of a bar, or the part of a long line, that holds a position."""
-    start = max(start, buffer.rfind(b"\r", start, min(position, end)) + 1)
-    stop = buffer.find(b"\r", max(position, start), end)
-    if stop >= 0 and stop > start:
-        end = stop
-    if end - start > SHOWN:
-        start = max(start, position - SHOWN // 2)
-        end = min(end, start + SHOWN)
-    return start, end
-
-
-def _captures(matched: re.Match[bytes]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name, value.decode("utf-8", "replace")) for name, value in matched.groupdict().items() if value is not None
-    )

@@ -50,6 +50,12 @@ def test_an_unnamed_exception_after_a_timeout_does_not_explain_it(ask: Ask):
     assert answer.category == "nccl-timeout"
 
 
+def test_a_later_line_of_an_exceptions_message_may_name_it(ask: Ask):
+    answer = ask(STEPS + TRACEBACK + "DistBackendError: NCCL error\nLast error:\nthe device said CUDA out of memory\n")
+
+    assert answer.category == "gpu-oom"
+
+
 def test_ranks_that_did_not_report_a_timeout_are_named(ask: Ask):
     quiet = "".join(f"[rank{r}] step 3/80 loss 1.0\n" for r in range(4))
     answer = ask(quiet + "".join(WATCHDOG.format(r=r) for r in (0, 1, 3)))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisor.app.packs import Prepared
-from supervisor.diagnosis import scan
+from supervisor.diagnosis import found, scan
 from supervisor.diagnosis.scan import Resumed
 
 OOM = b"RuntimeError: CUDA out of memory\n"
@@ -52,8 +52,8 @@ def test_a_storm_keeps_the_first_and_the_last_hits_and_counts_the_rest(small_pre
     reading = read(small_prepared, OOM * 5000)
     lines = [hit.line for hit in reading.hits]
 
-    assert lines[: scan.KEEP_FIRST] == list(range(1, scan.KEEP_FIRST + 1))
-    assert lines[-scan.KEEP_LAST :] == list(range(5001 - scan.KEEP_LAST, 5001))
+    assert lines[: found.KEEP_FIRST] == list(range(1, found.KEEP_FIRST + 1))
+    assert lines[-found.KEEP_LAST :] == list(range(5001 - found.KEEP_LAST, 5001))
     assert ("gpu_oom", 5000, 1, 5000) in reading.counts
 
 
@@ -69,7 +69,7 @@ def test_of_a_very_long_line_the_part_around_the_match_is_kept(small_prepared: P
 
     assert len(reading.hits) == 1
     assert b"CUDA out of memory" in reading.hits[0].text
-    assert len(reading.hits[0].text) <= scan.SHOWN
+    assert len(reading.hits[0].text) <= found.SHOWN
 
 
 def test_nul_bytes_and_broken_encodings_do_not_hide_a_hit(small_prepared: Prepared):

@@ -1,0 +1,74 @@
+"""What an engine reports of one chunk, collected with a cap a pattern, and the part of a line that holds a match."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+KEEP_FIRST = 24
+KEEP_LAST = 24
+"""Hits kept of each pattern: so many of the first and of the last, in a chunk and in a file."""
+SHOWN = 4096
+"""Bytes of a long line that are looked at and kept, around the match."""
+
+
+class Found:
+    """Collects what an engine reports of one chunk, with a cap a pattern."""
+
+    def __init__(self, buffer: bytearray, high: int, patterns: int) -> None:
+        self.buffer, self.high = buffer, high
+        self.line_end = [-1] * patterns
+        self.count = [0] * patterns
+        self.first: dict[int, list[int]] = {}
+        self.last: dict[int, deque[int]] = {}
+
+    def __call__(self, number: int, position: int) -> None:
+        if position <= self.line_end[number]:
+            return
+        end = self.buffer.find(b"\n", position, self.high)
+        self.line_end[number] = end if end >= 0 else self.high
+        count = self.count[number]
+        self.count[number] = count + 1
+        if count == 0:
+            self.first[number] = [position]
+        elif count < KEEP_FIRST:
+            self.first[number].append(position)
+        elif count == KEEP_FIRST:
+            self.last[number] = deque([position], maxlen=KEEP_LAST)
+        else:
+            self.last[number].append(position)
+
+    def kept(self, without: frozenset[int]) -> list[tuple[int, int]]:
+        """(pattern, position) of the kept lines, without the patterns that only tell that something is there."""
+        pairs = [(number, position) for number, places in self.first.items() for position in places]
+        pairs += [(number, position) for number, places in self.last.items() for position in places]
+        return [pair for pair in pairs if pair[0] not in without]
+
+    def once(self, once: frozenset[int]) -> list[int]:
+        """Those of `once` that are there."""
+        return [number for number in self.first if number in once]
+
+    def extremes(self) -> dict[int, tuple[int, int, int]]:
+        """pattern -> (lines hit, first position, last position)."""
+        return {
+            number: (self.count[number], places[0], self.last[number][-1] if number in self.last else places[-1])
+            for number, places in self.first.items()
+        }
+
+
+def part(buffer: bytearray, start: int, end: int, position: int) -> tuple[int, int]:
+    """The redraw of a bar, or the part of a long line, that holds a position."""
+    start = max(start, buffer.rfind(b"\r", start, min(position, end)) + 1)
+    stop = buffer.find(b"\r", max(position, start), end)
+    if stop >= 0 and stop > start:
+        end = stop
+    if end - start > SHOWN:
+        start = max(start, position - SHOWN // 2)
+        end = min(end, start + SHOWN)
+    return start, end
+
+
+def captures(matched: re.Match[bytes]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name, value.decode("utf-8", "replace")) for name, value in matched.groupdict().items() if value is not None
+    )
