@@ -35,15 +35,16 @@ for step in range(1, 600):
     stamp = time.strftime("%Y-%m-%d %H:%M:%S.000", time.gmtime())
     print(f"(skyrl_entrypoint pid=7) {stamp} | INFO | trainer:_log_metrics_stdout:1965 - "
           f"WANDB_MIRROR kind=train step={step} metrics={json.dumps(metrics)}")
-    print(f"Training Step Progress: {100 * step // 600:3d}%|#         | {step}/600 [00:{step % 60:02d}<10:00, 1.00s/it]", flush=True)
+    bar = f"{100 * step // 600:3d}%|#         | {step}/600 [00:{step % 60:02d}<10:00, 1.00s/it]"
+    print(f"Training Step Progress: {bar}", flush=True)
 """
 STALLS = """\
 import time
 print("***** Running training *****\\n  Num examples = 4,800\\n  Num Epochs = 2\\n  Total optimization steps = 600")
 for step in range(1, 9):
     bar = f"\\r{step // 6:3d}%|          | {step}/600 [00:0{step}<09:5{step}, 1.00s/it]"
-    print(f"{bar}\\r{{'loss': {1.6 - step / 50:.4f}, 'grad_norm': 0.84, 'learning_rate': 1e-05, 'epoch': {step / 300:.2f}}}\\n{bar}",
-          end="", flush=True)
+    said = {"loss": round(1.6 - step / 50, 4), "grad_norm": 0.84, "learning_rate": 1e-05, "epoch": round(step / 300, 2)}
+    print(f"{bar}\\r{said}\\n{bar}", end="", flush=True)
     time.sleep(1)
 print("\\nwaiting for rank 3", flush=True)
 time.sleep(600)
@@ -87,7 +88,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     made = subparsers.add_parser(
         "demo",
         help="a first minute with real processes on this machine",
-        description="Start five small processes, one of each kind of work (healthy, one that stops writing, one that crashes, one that ends well, a plain one), and a"
+        description="Start five small processes, one of each kind of work (one stops writing, one crashes, one ends well), and a"
         " daemon that ticks every few seconds; watch the table move; read the dated log at the end. Nothing is left running.",
         epilog="example: supervisorctl demo --seconds 60",
     )

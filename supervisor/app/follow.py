@@ -106,6 +106,38 @@ class Follower:
             await self.writer.call(lambda store: store.put_log_cursors(cursors))
         return news
 
+    async def last_lines(self, station: Station, reading: Polled, now: datetime) -> set[str]:
+        """Hear the rest of the logs of jobs that this reading no longer lists, or lists as ended: their last steps count too.
+
+        Asked once an end, and only of jobs whose log was followed; what cannot be read any more stays as it was heard.
+        """
+        over = {seen.key.id for seen in reading.changed if seen.state.ended}
+        over |= station.memory.live.keys() - reading.lines.keys()
+        ended = {
+            job: (held.row, held.log.stat)
+            for job in over
+            if (held := station.memory.get(job)) is not None
+            and held.life.phase.live
+            and held.row is not None
+            and held.log.stat is not None
+            and held.log.stat.path == held.details.log_path
+        }
+        if not ended:
+            return set()
+        found = await self.writer.call(lambda store: store.log_cursors_of({row for row, _ in ended.values()}))
+        cursors = {(each.job_row, each.path): each for each in found}
+        known: dict[str, LogCursor | None] = {
+            job: cursor for job, (row, stat) in ended.items() if (cursor := cursors.get((row, stat.path))) is not None
+        }
+        plans = [
+            Plan(LogWanted(job, cursor.path, cursor.offset, self.limits.bytes_per_job), afresh=False)
+            for job, cursor in known.items()
+            if cursor is not None
+        ]
+        stats = {job: ended[job][1] for job in known}
+        rows = {job: ended[job][0] for job in known}
+        return await self._fetch(station, plans, stats, rows, known, now)
+
     async def _state_before(
         self, station: Station, job: str, cursor: LogCursor | None, *, afresh: bool
     ) -> Mapping[str, object]:
@@ -151,6 +183,10 @@ class Follower:
                 stat = held.log.stat if held.log.stat and held.log.stat.path == each.path else _stat_of(answer)
                 kept = await self.keep(row, stat, cursors.get(each.path), answer, afresh=False)
                 if kept is not None:
+                    if each.path == held.details.log_path and answer.data:
+                        state = await asyncio.to_thread(_heard, kept.state, answer, now)
+                        kept = replace(kept, state=state)
+                        self._runs.setdefault(station.name, {})[held.key.id] = self._summed(station, held.key.id, kept)
                     cursors[each.path] = kept
         found = list(cursors.values())
         await self.writer.call(lambda store: store.put_log_cursors(found))

@@ -321,7 +321,7 @@ def test_a_file_gets_no_colour_and_no_limit_of_width(seeded):
     done = in_process(seeded, "status", "--all")
 
     assert b"\x1b[" not in done.stdout
-    assert max(map(len, done.stdout.decode().splitlines())) > 100
+    assert max(map(len, done.stdout.decode().splitlines())) > 80
 
 
 def on_a_terminal(config, *words, columns=120, **environment) -> str:
