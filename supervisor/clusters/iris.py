@@ -1,6 +1,6 @@
 """``kind = "iris"``: jobs of one iris controller, read from its records (POLL-5), never from its command line.
 
-Requests of one poll, whatever the number of jobs: one page per 500 jobs of each user, children and recently ended ones counted
+Requests of one poll, whatever the number of jobs: one page per 499 jobs of each user, children and recently ended ones counted
 in; one (per 500) for jobs that are not listed any more; two per 5,000 tasks of jobs that are new, changed or wait, or, where our
 role may not query, two for each such job (at most ``detail_looks``); one per running job for its newest log line (at most
 ``log_looks``).
@@ -39,7 +39,7 @@ from supervisor.model.logs import LogRead, LogStat, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
 
-_MOST_JOBS = 200_000
+_MOST_JOBS, _MOST_PASSES = 200_000, 3
 _LATE = timedelta(seconds=60)
 """Ends are looked for this long before the last good look: what ended at that moment may not have been listed yet."""
 _CLOCK_DOUBT_S = 1.5
@@ -193,19 +193,32 @@ class IrisCluster:
         )
 
     async def _list(self, controller: Controller, user: str) -> list[JobStatus]:
-        """All jobs of one user. Jobs that come while it goes on are appended, and so seen; raises on anything less."""
-        found: dict[str, JobStatus] = {}
-        offset = 0
+        """All jobs of one user, in pages that overlap by one job; raises on anything less.
+
+        Jobs that come while it goes on are appended, and so seen. A record that is pruned meanwhile moves those behind it up,
+        across the edge of a page: the overlap shows it, and the listing begins again.
+        """
+        for _ in range(_MOST_PASSES):
+            found = await self._pages(controller, user)
+            if found is not None:
+                return found
+        raise AnswerUnusable(self._name, f"the list of {user}'s jobs changed {_MOST_PASSES} times while it was read")
+
+    async def _pages(self, controller: Controller, user: str) -> list[JobStatus] | None:
+        """One pass; None where jobs moved from page to page meanwhile."""
+        found: list[JobStatus] = []
         while True:
+            offset = max(len(found) - 1, 0)
             page = await controller.jobs(user, offset)
-            found.update((one.job_id, one) for one in page.jobs)
-            offset += len(page.jobs)
+            if found and (not page.jobs or page.jobs[0].job_id != found[-1].job_id):
+                return None
+            found[offset:] = page.jobs
             if not page.has_more:
-                if offset < page.total_count:
-                    said = f"{page.total_count} jobs of {user} announced, {offset} listed"
+                if len(found) < page.total_count:
+                    said = f"{page.total_count} jobs of {user} announced, {len(found)} listed"
                     raise AnswerUnusable(self._name, f"ListJobs contradicts itself: {said}")
-                return list(found.values())
-            if not page.jobs:
+                return found
+            if len(page.jobs) < 2:
                 raise AnswerUnusable(self._name, "ListJobs contradicts itself: more jobs announced, and none listed")
             if offset > _MOST_JOBS:
                 raise AnswerUnusable(self._name, f"more than {_MOST_JOBS} jobs of {user}")

@@ -265,14 +265,35 @@ async def test_two_thousand_jobs_cost_a_handful_of_requests(odd: Odd) -> None:
     assert isinstance(reading, Polled), reading
     assert (len(reading.lines), len(reading.changed), len(reading.logs)) == (2000, 2000, 10)
     assert all(one.attempt == 1 and one.burn is not None for one in reading.changed)
-    assert (odd.count("ListJobs"), odd.count("ExecuteRawQuery"), odd.count("FetchLogs")) == (4, 2, 10)
+    assert (odd.count("ListJobs"), odd.count("ExecuteRawQuery"), odd.count("FetchLogs")) == (5, 2, 10)
     odd.asked.clear()
 
     again = await poll(odd, Watch(lines=reading.lines, ended_since=reading.at), **settings)
 
     assert isinstance(again, Polled), again
     assert (again.lines, again.changed) == (reading.lines, [])
-    assert len(odd.asked) == 4 + 10
+    assert len(odd.asked) == 5 + 10
+
+
+async def test_records_that_are_pruned_while_they_are_listed_hide_no_job(odd: Odd) -> None:
+    """Pages are counted by offset: what is pruned before a job moves it to a page that was read already."""
+    jobs = [job(f"/alice/run{number}") for number in range(502)]
+    first = list(jobs)
+
+    def page(body: Any) -> Any:
+        at = body["query"]["offset"]
+        listed = {"jobs": jobs[at : at + 500], "totalCount": len(jobs), "hasMore": at + 500 < len(jobs)}
+        if jobs == first:
+            del jobs[0]
+            jobs.append(job("/alice/new"))
+        return listed
+
+    odd.answers["ListJobs"] = page
+
+    reading = await poll(odd, Watch(), log_looks=0)
+
+    assert isinstance(reading, Polled), reading
+    assert {f"alice/run{number}" for number in range(1, 502)} | {"alice/new"} == reading.lines.keys()
 
 
 # -- credentials and clocks --------------------------------------------------------------------------------------------
