@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
 import pytest
 import structlog
+
+hypothesis.settings.register_profile("house", deadline=None)  # a busy machine is no fault of a property
+hypothesis.settings.load_profile("house")
 
 
 @pytest.fixture(autouse=True)

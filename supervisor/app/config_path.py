@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,18 +29,25 @@ def find(given: str | None) -> Path:
         if named == "" and source == "--config":
             raise UsageError("--config names no file: it is empty")
         if named:
-            path = resolved(Path(), named, source)
-            if path.is_dir():
-                raise UsageError(f"{path} is a folder, not a config file (given by {source})")
-            if not path.is_file():
-                raise UsageError(f"no config file at {path} (given by {source})")
-            return path.resolve()
+            return _given(resolved(Path(), named, source), source)
     places = (Path("config.toml"), user_config_dir() / "config.toml")
     for path in places:
-        if path.is_file():
-            return path.resolve()
+        with suppress(OSError):
+            if path.is_file():
+                return path.resolve()
     looked = ", ".join(str(path) for path in places)
     raise UsageError(f"no config file: looked for {looked}; give one by --config or run `supervisorctl init`")
+
+
+def _given(path: Path, source: str) -> Path:
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder, not a config file (given by {source})")
+        if not path.is_file():
+            raise UsageError(f"no config file at {path} (given by {source})")
+        return path.resolve()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error} (given by {source})") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,16 +186,14 @@ def test_an_unreadable_config_is_said(tmp_path, ask):
     path = tmp_path / "config.toml"
     path.write_text("")
     path.chmod(0)
-    tmp_path.chmod(0o755)
-    for parent in (tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(parent.stat().st_mode | 0o055)
     os.seteuid(65534)
     try:
         answer = ask("--config", path, "status")
     finally:
         os.seteuid(0)
 
-    assert (answer.code, answer.line) == (2, f"supervisorctl: {path}: Permission denied")
+    assert answer.code == 2
+    assert answer.line.startswith(f"supervisorctl: {path}: Permission denied")
 
 
 # -- environment -------------------------------------------------------------------------------------------------------
