@@ -34,6 +34,10 @@ MESSAGE_LINES = 5
 """Lines below an exception that may still belong to its message."""
 MERE_DEATHS = frozenset({"actor-died", "engine-dead", "object-lost", "ray-node-dead"})
 """Categories that tell no more than that something is gone."""
+TEARDOWN_LIKE = MERE_DEATHS | {"cancelled", "nccl-timeout", "store-timeout"}
+"""After the proper end of the work these are its teardown."""
+ONCE_IS_NOTHING = frozenset({"nan-loss"})
+"""Skipped steps and warm-up overflow: a fault only if it comes again."""
 
 
 def clear(evidence: Evidence) -> list[Candidate]:
@@ -52,16 +56,26 @@ def _why_cleared(evidence: Evidence, candidate: Candidate) -> str | None:
     signature = candidate.signature
     if (healed := evidence.healed(candidate)) is not None:
         return f"it was undone: {healed} follows it"
-    if signature is None or not signature.survives:
+    stays = signature is not None and signature.survives and not _once_only(evidence, candidate)
+    if not stays:
         advances = evidence.advances(candidate.hit, candidate.file)
         enough = ADVANCES_THAT_CLEAR if evidence.follows(candidate, ("echo", "teardown")) else 1
         if advances >= enough:
             return "the run went on: progress advanced after it"
-    if candidate.level <= SYMPTOM and (signature is None or not signature.survives):
+    if not stays and (candidate.level <= SYMPTOM or candidate.category in TEARDOWN_LIKE):
         finish = evidence.finish_before(candidate)
         if finish is not None:
             return f"it comes after the work's proper end ({finish.hit.code}, line {finish.hit.line})"
     return None
+
+
+def _once_only(evidence: Evidence, candidate: Candidate) -> bool:
+    """True for one step that went wrong in a run of good ones."""
+    return (
+        candidate.category in ONCE_IS_NOTHING
+        and sum(other.category == candidate.category and other.file == candidate.file for other in evidence.candidates)
+        == 1
+    )
 
 
 def _without_handled(evidence: Evidence, standing: list[Candidate]) -> list[Candidate]:

@@ -94,10 +94,18 @@ def test_one_step_that_other_ranks_still_finish_clears_nothing_when_echoes_follo
 
 def test_a_fault_that_outlives_progress_stands(ask: Ask):
     answer = ask(
-        STEPS + "{'loss': 0.0, 'grad_norm': nan}\n" + "".join(f"step {n}/80 loss 0.0\n" for n in range(28, 60))
+        STEPS + "{'loss': 0.0, 'grad_norm': nan}\n" * 2 + "".join(f"step {n}/80 loss 0.0\n" for n in range(28, 60))
     )
 
     assert answer.category == "nan-loss"
+
+
+def test_one_bad_step_in_a_run_of_good_ones_is_no_fault(ask: Ask):
+    answer = ask(
+        STEPS + "{'loss': 0.0, 'grad_norm': nan}\n" + "".join(f"step {n}/80 loss 1.0\n" for n in range(28, 60))
+    )
+
+    assert answer.category == "none"
 
 
 def test_symptoms_after_the_proper_end_are_teardown(ask: Ask):
