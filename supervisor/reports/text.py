@@ -34,13 +34,13 @@ def _is_narrow(text: str) -> bool:
 
 
 def width(text: str) -> int:
-    """Columns that ``text`` takes on a terminal."""
+    """Columns that ``text`` takes on a terminal after a space: a mark at its beginning joins that."""
     if _is_narrow(text):
         return len(text)
     from wcwidth import wcswidth
 
-    columns = wcswidth(text)
-    return columns if columns >= 0 else len(text)
+    columns = wcswidth(" " + text)
+    return columns - 1 if columns >= 0 else len(text)
 
 
 def fitted(text: str, columns: int) -> str:
