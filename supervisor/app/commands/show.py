@@ -14,14 +14,28 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
         "show",
         help="one job whole: attempts, phases with reasons, findings, quotes",
         description="One job whole: attempts, phases with reasons, findings, quotes, diagnosis.",
-        epilog="example: supervisorctl show alpha/4711",
+        epilog="example: supervisorctl show alpha/4711 --plot reward entropy",
     )
     made.add_argument("job", metavar="JOB", help="cluster/id, an id, or a unique part of a name")
     made.add_argument("--json", action="store_true")
+    made.add_argument(
+        "--plot", nargs="+", metavar="METRIC", help="draw these metrics over the steps: reward, loss, grad_norm …"
+    )
+    made.add_argument("--png", metavar="FILE", help="with --plot: into a file instead (needs matplotlib)")
+
+
+def _check(args: argparse.Namespace) -> None:
+    from supervisor.model.errors import UsageError
+
+    if args.png and not args.plot:
+        raise UsageError("show: --png goes with --plot METRIC…")
+    if args.json and args.plot:
+        raise UsageError("show: --plot is for people; the newest values stand in --json under job.metrics")
 
 
 def run(args: argparse.Namespace) -> int:
     import json
+    import shutil
     import sys
 
     from supervisor.app.clock import utc_now
@@ -30,12 +44,20 @@ def run(args: argparse.Namespace) -> int:
     from supervisor.reports import history, status
     from supervisor.store.light import Light
 
-    with Light.open(places(args.config).database_url) as light:
+    url = places(args.config).database_url
+    _check(args)
+    with Light.open(url) as light:
         job = the_row(light, args.job)
         attempts, steps = light.attempts(job.row), light.transitions(job.row)
         diagnoses = [json.loads(each) for each in light.diagnoses(job.row)]
         held = json.loads(light.body(job.row)).get("details") or {}
     now = utc_now()
+    if args.plot:
+        from supervisor.app.commands.plot import drawn
+
+        live, wide = sys.stdout.isatty(), shutil.get_terminal_size((100, 24)).columns
+        sys.stdout.write(drawn(url, job, job.log_path or held.get("log_path"), args.plot, args.png, wide, live))
+        return 0
     if args.json:
         document = {
             "schema_version": 1,
