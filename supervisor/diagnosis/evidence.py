@@ -14,6 +14,8 @@ _CONFIDENCE = {"high": 2, "medium": 1, "low": 0}
 
 ADVANCES_THAT_CLEAR = 2
 """Steps after an error that show that the run went on. One may still have been under way in other ranks."""
+NEAR_S = 120.0
+"""Seconds within which lines of different files are near each other."""
 GAP_THAT_HANDLES = 300
 """Lines of ordinary output after an exception of no known kind, before another one: the first was handled."""
 
@@ -79,9 +81,9 @@ class Evidence:
         """True if a trainer's steps are known anywhere in these logs."""
         return any(self.trainer_marks)
 
-    def _index(self) -> Mapping[str, list[tuple[int, int]]]:
-        """Code and category -> (file, line) of each hit that is not quoted."""
-        seen: dict[str, list[tuple[int, int]]] = {}
+    def _index(self) -> Mapping[str, list[tuple[int, int, float | None]]]:
+        """Code and category -> (file, line, clock) of each hit that is not quoted."""
+        seen: dict[str, list[tuple[int, int, float | None]]] = {}
         for number, reading in enumerate(self.readings):
             for hit in reading.hits:
                 if hit.quoted:
@@ -95,13 +97,13 @@ class Evidence:
                 if hit.traceback is not None:
                     names.add(ANY_EXCEPTION)
                 for name in names:
-                    seen.setdefault(name, []).append((number, hit.line))
+                    seen.setdefault(name, []).append((number, hit.line, hit.clock))
             for mark in reading.marks:
-                seen.setdefault(mark.code, []).append((number, mark.line))
+                seen.setdefault(mark.code, []).append((number, mark.line, mark.clock))
             for code, _count, first, last in reading.counts:
                 entry = self._entries.get(code)
                 if entry is not None and entry.role in ("noise", "context"):
-                    seen.setdefault(code, []).extend([(number, first), (number, last)])
+                    seen.setdefault(code, []).extend([(number, first, None), (number, last, None)])
         return seen
 
     def _marks(self) -> tuple[list[list[Mark]], list[list[Mark]]]:
@@ -113,21 +115,28 @@ class Evidence:
             service.append([mark for mark, is_service in kinds if is_service])
         return trainer, service
 
-    def near(self, names: Iterable[str], signature: Signature, file: int, line: int) -> bool:
-        """True if one of the codes or categories was hit near a line, as the entry's window says."""
+    def near(self, names: Iterable[str], signature: Signature, file: int, hit: Hit, *, sure: bool) -> bool:
+        """True if one of the codes or categories was hit near a hit, as the entry's window says.
+
+        In other files lines don't count, clocks do; where a clock is missing, `sure` decides.
+        """
         for name in names:
-            for other_file, other_line in self._seen.get(name, ()):
-                if (other_file, other_line) == (file, line):
+            for other_file, line, clock in self._seen.get(name, ()):
+                if (other_file, line) == (file, hit.line):
                     continue
-                if not signature.window or (other_file == file and abs(other_line - line) <= signature.window):
+                if not signature.window or (other_file == file and abs(line - hit.line) <= signature.window):
                     return True
+                if other_file != file:
+                    timed = clock is not None and hit.clock is not None
+                    if (abs((clock or 0.0) - (hit.clock or 0.0)) <= NEAR_S) if timed else not sure:
+                        return True
         return False
 
     def healed(self, candidate: Candidate) -> str | None:
         """The code or category of a later hit in the same file that undoes a candidate."""
         signature = candidate.signature
         for name in sorted(signature.healed_by) if signature is not None else ():
-            if any(f == candidate.file and line > candidate.hit.line for f, line in self._seen.get(name, ())):
+            if any(f == candidate.file and line > candidate.hit.line for f, line, _ in self._seen.get(name, ())):
                 return name
         return None
 
@@ -136,9 +145,9 @@ class Evidence:
         aside = None
         for code in (hit.code, *hit.also):
             entry = self._entries.get(code)
-            if entry is None or (entry.with_ and not self.near(entry.with_, entry, file, hit.line)):
+            if entry is None or (entry.with_ and not self.near(entry.with_, entry, file, hit, sure=False)):
                 continue
-            if not entry.unless or not self.near(entry.unless, entry, file, hit.line):
+            if not entry.unless or not self.near(entry.unless, entry, file, hit, sure=True):
                 return entry, aside
             aside = aside or entry
         return None, aside
