@@ -2,27 +2,27 @@
 
 Requests of one poll, whatever the number of jobs: one page per 499 jobs of each user, children and recently ended ones counted
 in; one (per 500) for jobs that are not listed any more; two per 5,000 tasks of jobs that are new, changed or wait, or, where our
-role may not query, two for each such job (at most ``detail_looks``); one per running job for its newest log line (at most
-``log_looks``).
+role may not query, two for each such job (at most ``detail_looks``); where ``pods`` is set and any job is new, changed or waits,
+one per 500 pods and one for Kueue's workloads; one per running job for its newest log line (at most ``log_looks``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 from supervisor.clusters.iris_calls import PAGE, Controller, NotAllowed, NotThere, Way
 from supervisor.clusters.iris_check import checks
+from supervisor.clusters.iris_clock import Clock
 from supervisor.clusters.iris_details import DetailBook
 from supervisor.clusters.iris_forward import Forward
 from supervisor.clusters.iris_jobs import Folded, fingerprint, fold, log_path, path_of, read_job
 from supervisor.clusters.iris_logs import LogBook
+from supervisor.clusters.iris_pods import PodBook, enriched
 from supervisor.clusters.iris_settings import IrisSettings
 from supervisor.clusters.iris_text import JobStatus
 from supervisor.clusters.iris_token import Token, read_token
@@ -42,40 +42,8 @@ from supervisor.model.ports import Approval, CancelReceipt
 _MOST_JOBS, _MOST_PASSES = 200_000, 3
 _LATE = timedelta(seconds=60)
 """Ends are looked for this long before the last good look: what ended at that moment may not have been listed yet."""
-_CLOCK_DOUBT_S = 1.5
-"""A server's Date has whole seconds."""
 _OWED = "-owed"
 """End of a fingerprint whose job's tasks are still to be asked for."""
-
-
-class Clock:
-    """Our clock from the moment a poll began, and the controller's from its own answers (POLL-10)."""
-
-    def __init__(self, now: datetime) -> None:
-        self._now, self._began = now, time.monotonic()
-        self.offset = timedelta(0)
-        """Theirs minus ours."""
-
-    def ours(self) -> datetime:
-        return self._now + timedelta(seconds=time.monotonic() - self._began)
-
-    def heard(self, date: tuple[float, float] | None) -> None:
-        if date is None:
-            return
-        ours = self._now.timestamp() + date[1] - self._began
-        apart = date[0] + 0.5 - ours
-        self.offset = timedelta(0) if abs(apart) < _CLOCK_DOUBT_S else timedelta(seconds=round(apart))
-
-    def corrected(self, one: Observation) -> Observation:
-        """Times of the controller's clock turned into ours."""
-        if not self.offset:
-            return one
-        return replace(
-            one,
-            submitted_at=one.submitted_at - self.offset if one.submitted_at else None,
-            started_at=one.started_at - self.offset if one.started_at else None,
-            ended_at=one.ended_at - self.offset if one.ended_at else None,
-        )
 
 
 class IrisCluster:
@@ -88,6 +56,7 @@ class IrisCluster:
         self._owed: set[JobKey] = set()
         """Ended jobs that were told of without their tasks."""
         self._logs = LogBook()
+        self._pods = PodBook(name, settings.pods, settings.request_timeout_s) if settings.pods is not None else None
 
     @property
     def name(self) -> str:
@@ -100,6 +69,8 @@ class IrisCluster:
     async def close(self) -> None:
         if self._forward is not None:
             await self._forward.close()
+        if self._pods is not None:
+            self._pods.close()
 
     # -- the way there -------------------------------------------------------------------------------------------------
 
@@ -171,6 +142,8 @@ class IrisCluster:
         wanted = self._worth_details(jobs, watch, clock, now)
         self._details.forget_others(jobs)
         trouble = await self._details.give(controller, wanted)
+        problems += [trouble] if trouble else []
+        trouble = await self._ask_pods(wanted, now)
         problems += [trouble] if trouble else []
         lines, changed, ended, running = self._sorted(jobs, wanted, watch, clock, now)
         lines |= {job_id: watch.lines.get(job_id, "not listed") for job_id in there}
@@ -299,6 +272,19 @@ class IrisCluster:
                 ended += read.past
         self._owed = owed
         return lines, changed, ended, running
+
+    async def _ask_pods(self, wanted: Mapping[str, Folded], now: datetime) -> str | None:
+        """Add what pods say to the tasks that are looked at; without them the controller's word stands alone, which is said."""
+        jobs = [job for job in wanted.values() if job.tasks]
+        if self._pods is None or not jobs:
+            return None
+        try:
+            pods = await self._pods.read(now)
+        except ClusterError as error:
+            return f"pods could not be asked: {error.text}"
+        for job in jobs:
+            job.tasks = enriched(job.tasks or (), pods)
+        return None
 
     # -- logs ----------------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,19 @@ class PortForward(BaseModel, frozen=True, extra="forbid"):
     """Port of that Service. Default: 10000."""
 
 
+class PodSource(BaseModel, frozen=True, extra="forbid"):
+    """The Kubernetes cluster that a controller's tasks run on as pods."""
+
+    kubeconfig: ConfigPath | None = None
+    """kubeconfig file. Default: ``$KUBECONFIG``, else ``~/.kube/config``."""
+    context: str | None = Field(default=None, min_length=1)
+    """Context of the kubeconfig. Default: its current-context."""
+    in_cluster: bool = False
+    """Whether to use the service account of the pod that the daemon runs in. Default: no."""
+    namespace: KubeName = "iris"
+    """Namespace of the pods. Default: ``iris``."""
+
+
 class IrisSettings(BaseModel, frozen=True, extra="forbid"):
     """One controller, by ``url`` or by ``port_forward``."""
 
@@ -43,6 +56,8 @@ class IrisSettings(BaseModel, frozen=True, extra="forbid"):
     """Header that the token goes into; an identity-aware proxy wants ``Proxy-Authorization``. Default: ``Authorization``."""
     ca_file: ConfigPath | None = None
     """Certificates to trust for an ``https`` url. Default: the system's."""
+    pods: PodSource | None = None
+    """Where the pods of its tasks can be asked too: why they wait, and whether memory or a preemption ended them. Default: not."""
     users: tuple[IrisUser, ...] = Field(min_length=1)
     """Whose jobs are watched (POLL-8): jobs whose path begins with ``/USER/``."""
     request_timeout_s: float = Field(default=30, gt=0, le=600)
