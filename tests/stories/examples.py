@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sys
 import tempfile
@@ -74,7 +73,7 @@ def _begin(a: World, b: World) -> None:
     b.start("9")
 
 
-BROKEN = {step: voices.BROKEN for step in range(40, 90)}
+BROKEN = dict.fromkeys(range(40, 90), voices.BROKEN)
 
 
 def _steps(first: int, last: int, **more: Any) -> bytes:
