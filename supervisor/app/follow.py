@@ -30,16 +30,22 @@ class Follower:
     def __init__(self, writer: Writer, kept: KeptLogs, limits: LogsSection) -> None:
         self.writer, self.kept, self.limits = writer, kept, limits
         self._runs: dict[str, dict[str, Followed]] = {}
+        self._bookmarks: dict[str, dict[str, str]] = {}
 
     def runs(self, station: Station) -> Mapping[str, Followed]:
         """What is known of the runs of one cluster, by job id."""
         return self._runs.get(station.name, {})
+
+    def bookmarks(self, station: Station) -> Mapping[str, str]:
+        """Where each log of one cluster was left, by job id, as the backend itself put it."""
+        return self._bookmarks.get(station.name, {})
 
     async def load(self, station: Station) -> None:
         """After a start: the runs of the living jobs, as their logs told them before."""
         rows = {held.row: job for job, held in station.memory.items() if held.row is not None and held.life.phase.live}
         cursors = await self.writer.call(lambda store: store.log_cursors_of(set(rows)))
         mine = [(rows[each.job_row], each) for each in cursors if each.state]
+        self._bookmarks[station.name] = {rows[each.job_row]: each.bookmark for each in cursors if each.bookmark}
         found = await asyncio.to_thread(lambda: {job: self._summed(station, job, each) for job, each in mine})
         self._runs[station.name] = {
             job: run for job, run in found.items() if run.file == station.memory[job].details.log_path
@@ -100,6 +106,8 @@ class Follower:
             state = await asyncio.to_thread(_heard, before, answer, min(written, now))
             cursor = replace(cursor, state=state)
             self._runs.setdefault(station.name, {})[job] = self._summed(station, job, cursor)
+            if cursor.bookmark:
+                self._bookmarks.setdefault(station.name, {})[job] = cursor.bookmark
             cursors.append(cursor)
             news.add(job)
         if cursors:
@@ -193,7 +201,10 @@ class Follower:
         return found, unread
 
     def _rest(self, job: str, path: str, cursor: LogCursor | None) -> LogWanted:
-        return LogWanted(job, path, cursor.offset if cursor else 0, self.limits.kept_bytes_per_job // 2)
+        half = self.limits.kept_bytes_per_job // 2
+        if cursor is None:
+            return LogWanted(job, path, 0, half)
+        return LogWanted(job, path, cursor.offset, half, bookmark=cursor.bookmark)
 
 
 async def read_logs(station: Station, wanted: list[LogWanted], now: datetime) -> Mapping[tuple[str, str], LogRead]:

@@ -66,6 +66,7 @@ class KeptLogs:
             head=head,
             device=stat.device or cursor.device,
             inode=stat.inode or cursor.inode,
+            bookmark=piece.bookmark,
         )
         return self._bounded(grown)
 

@@ -168,7 +168,7 @@ class Sweeper:
         """A reading, whatever happens: what a backend raises is a reason, never a crash and never silence."""
         if station.cluster is None:
             return Unreached(cluster=station.name, at=now, reason=station.broken or "it could not be set up")
-        watch = station.memory.watch(station.lines, ended_since)
+        watch = station.memory.watch(station.lines, ended_since, self.follower.bookmarks(station))
         limit = station.section.deadline_s
         try:
             return await asyncio.wait_for(station.cluster.poll(watch, now), timeout=limit)

@@ -117,6 +117,8 @@ class LogCursor:
     kept_from_line: int | None
     state: Mapping[str, object] = field(default_factory=dict)
     """Follower's state of its dialects, plain JSON."""
+    bookmark: str | None = None
+    """The backend's own word for how far it read (``LogText.bookmark``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,9 @@ class Memory(Mapping[str, Held]):
                 if self.children.get(edge.on) == job:
                     del self.children[edge.on]
 
-    def watch(self, lines: Mapping[str, Hashable], ended_since: datetime | None) -> Watch:
+    def watch(
+        self, lines: Mapping[str, Hashable], ended_since: datetime | None, bookmarks: Mapping[str, str] | None = None
+    ) -> Watch:
         """What a poll is told. ``lines``: fingerprints of the last stored good reading. Views, not copies."""
         return Watch(
             lines=lines,
@@ -93,4 +95,5 @@ class Memory(Mapping[str, Held]):
             detailed=self._detailed,
             logs=MappingProxyType(self._logs),
             ended_since=ended_since,
+            bookmarks=bookmarks or {},
         )

@@ -28,7 +28,8 @@ def plan(job_id: str, stat: LogStat, cursor: LogCursor | None, limit: int) -> Pl
     offset = 0 if cursor is None or other else cursor.offset
     if stat.size <= offset:
         return None
-    return Plan(LogWanted(job_id, stat.path, offset, limit), afresh=bool(other))
+    mark = cursor.bookmark if cursor is not None and not other else None
+    return Plan(LogWanted(job_id, stat.path, offset, limit, bookmark=mark), afresh=bool(other))
 
 
 def share(stats: dict[str, LogStat], cursors: dict[str, LogCursor | None], per_job: int, per_tick: int) -> list[Plan]:

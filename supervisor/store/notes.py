@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from supervisor.model.records import LogCursor
 from supervisor.store import schema
-from supervisor.store.bodies import clean, fits, from_json, to_json
+from supervisor.store.bodies import clean, clean_or_none, fits, from_json, to_json
 from supervisor.store.engine import Database
 from supervisor.store.entries import DiagnosisEntry, Incident, JobFound, Measurement
 from supervisor.store.search import NEWEST, searches
@@ -20,7 +20,20 @@ from supervisor.store.times import from_us_or_none, to_us
 _MEASUREMENT = ("job", "metric", "at", "step", "value")
 _MEASUREMENT_CONFLICT = "ON CONFLICT (job, metric, at, step) DO UPDATE SET value = excluded.value"
 _NO_STEP = -1
-_CURSOR = ("job", "path", "device", "inode", "read_to", "lines", "head", "kept", "kept_from", "kept_from_line", "state")
+_CURSOR = (
+    "job",
+    "path",
+    "device",
+    "inode",
+    "read_to",
+    "lines",
+    "head",
+    "kept",
+    "kept_from",
+    "kept_from_line",
+    "state",
+    "bookmark",
+)
 _CURSOR_CONFLICT = "ON CONFLICT (job, path) DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in _CURSOR[2:]
 )
@@ -40,7 +53,7 @@ class Notes:
         rows = [
             (
                 *(one.job_row, clean(one.path), str(one.device), str(one.inode), one.offset, one.lines, one.head),
-                *(clean(one.kept), one.kept_from, one.kept_from_line, to_json(one.state)),
+                *(clean(one.kept), one.kept_from, one.kept_from_line, to_json(one.state), clean_or_none(one.bookmark)),
             )
             for one in {(one.job_row, one.path): one for one in cursors}.values()
         ]
@@ -71,6 +84,7 @@ class Notes:
                     kept_from=row.kept_from,
                     kept_from_line=row.kept_from_line,
                     state=from_json(row.state),
+                    bookmark=row.bookmark,
                 )
                 for row in self._db.by_keys(connection, text, (), list(rows))
             ]

@@ -306,6 +306,7 @@ log_cursor = sa.Table(
     _must("kept_from", sa.BigInteger),
     _may("kept_from_line", sa.BigInteger),
     _must("state", sa.Text),  # JSON object
+    _may("bookmark", sa.Text),  # the backend's own, where bytes alone do not tell how far it read
 )
 
 metric = sa.Table(

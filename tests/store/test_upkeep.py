@@ -13,6 +13,7 @@ from supervisor.model.lifecycle import Phase
 from supervisor.model.records import Heartbeat
 from supervisor.store.entries import Keep, Measurement, Pruned
 from supervisor.store.faults import StoreBroken
+from supervisor.store.revisions import HEAD
 from supervisor.store.store import Store
 from tests.some import HOUR, MINUTE, NOON
 from tests.store.some import move, new_job, poll
@@ -64,7 +65,7 @@ def test_a_postgresql_store_is_backed_up_by_its_own_program(postgres_url: str, t
 def test_a_sound_database_says_so(store: Store) -> None:
     store.record(poll(new_job()))
 
-    assert store.check().startswith("schema 0001, sound; 1 jobs, 0 transitions")
+    assert store.check().startswith(f"schema {HEAD}, sound; 1 jobs, 0 transitions")
 
 
 def test_a_damaged_file_is_found(sqlite_store: Store, tmp_path: Path) -> None:
