@@ -24,12 +24,11 @@ import resource, sys, time
 from supervisor.app.diagnose import Source, read_source
 from supervisor.app.packs import prepare
 prepared = prepare(engine=sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 wall, cpu = time.perf_counter(), time.process_time()
 for path in sys.argv[2:]:
     read_source(Source(path, path=path), prepared)
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-print(wall, cpu, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print(wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
 
@@ -133,7 +132,7 @@ def main() -> int:
         else:
             row += f" {'1':>6} {'1':>6}"
         print(f"{row}   {megabytes / cpu:8.0f}")
-    print("memory grown during the scan, MB:", {name: round(grown, 1) for name, grown in GROWN.items()})
+    print("peak memory of the whole process, MB:", {name: round(grown, 1) for name, grown in GROWN.items()})
     return 0
 
 
