@@ -21,8 +21,9 @@ from pydantic_core import PydanticUndefined
 
 from supervisor.app.config_path import Places
 from supervisor.app.kinds import KINDS
+from supervisor.app.limits import limits_table
 from supervisor.app.service import plan
-from supervisor.app.settings import BucketSection, ClusterSection, Settings, limits_table
+from supervisor.app.settings import BucketSection, ClusterSection, Settings
 from supervisor.buckets import KINDS as BUCKETS
 from supervisor.rules.lifecycle import diagram
 

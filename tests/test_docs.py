@@ -15,7 +15,8 @@ from pydantic_core import PydanticUndefined
 
 from supervisor.app.ctl import COMMANDS, build
 from supervisor.app.kinds import KINDS
-from supervisor.app.settings import ClusterSection, Settings, limits_table, parse
+from supervisor.app.limits import limits_table
+from supervisor.app.settings import ClusterSection, Settings, parse
 from supervisor.buckets import KINDS as BUCKETS
 from supervisor.model.lifecycle import Phase
 

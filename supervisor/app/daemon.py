@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supervisor import __version__
+from supervisor.app.ctl import Parser
 from supervisor.model.errors import StoreError, SupervisorError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="supervisord",
         description="Watch the configured clusters in the foreground, until SIGTERM.",
         epilog="example: supervisord --config ~/.config/fleet-supervisor/config.toml",

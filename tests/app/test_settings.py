@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisor.app.kinds import KINDS
-from supervisor.app.settings import limits_in_force, load, parse, rulebook
+from supervisor.app.limits import limits_in_force
+from supervisor.app.settings import load, parse, rulebook
 from supervisor.model.errors import UsageError
 
 BOX = '[[cluster]]\nname = "box"\nkind = "host"\n'

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.app.settings import Settings, limits_table, rulebook
+from supervisor.app.limits import limits_table
+from supervisor.app.settings import Settings, rulebook
 from supervisor.buckets import KINDS, bucket_of
 from supervisor.dialects.vocabulary import vocabulary
 

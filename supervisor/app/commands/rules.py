@@ -19,7 +19,8 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     from supervisor.app import packs
     from supervisor.app.asking import print_json
-    from supervisor.app.settings import limits_in_force, limits_table, load
+    from supervisor.app.limits import limits_in_force, limits_table
+    from supervisor.app.settings import load
     from supervisor.model.errors import UsageError
 
     try:
