@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Shown:
     """One column of a kind's own, between the job's name and the trend."""
 
@@ -20,7 +20,7 @@ class Shown:
     """0: stays in the narrowest terminal; else the higher goes first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Kind:
     """One kind of work: all that is particular to it, in one value (``buckets/<name>.py``)."""
 

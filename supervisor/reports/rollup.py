@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from supervisor.reports.text import plain, span
 
 TYPE_CHECKING = False
@@ -11,9 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_COPY = re.compile(r"(?:[-_.]+(?:r|restart|resume|chain|link|part|try|retry|attempt)[-_.]?\d+)+$", re.I)
-_CHUNK = re.compile(r"[-_.]+(?:chunk|shard)s?[-_.]?\d+(?:of\d+)?$", re.I)
-_WORD = re.compile(r"[-_.]+")
+COPY = r"(?:[-_.]+(?:r|restart|resume|chain|link|part|try|retry|attempt)[-_.]?\d+)+$"
+CHUNK = r"[-_.]+(?:chunk|shard)s?[-_.]?\d+(?:of\d+)?$"
 LEAST = 3
 """Distinct cells that make a grid."""
 NAMED = 8
@@ -22,15 +19,24 @@ NAMED = 8
 
 def cell_of(name: str) -> str:
     """The cell that a job works on: its name without what restarts add to it."""
-    return _COPY.sub("", name) or name
+    return _without(COPY, name) or name
+
+
+def _without(pattern: str, name: str) -> str:
+    """Both patterns end in a number: most names need no search, and a cold start no pattern."""
+    if not name[-1:].isdigit():
+        return name
+    import re
+
+    return re.sub(pattern, "", name, flags=re.IGNORECASE)
 
 
 def stem_of(cell: str, prefixes: Sequence[str]) -> str:
     """What the cells of one grid share: the kind's prefix and the first word behind it."""
     lowered = cell.lower()
     prefix = next((each for each in prefixes if lowered.startswith(each)), "")
-    word = _WORD.split(cell[len(prefix) :], maxsplit=1)[0]
-    return cell[: len(prefix)] + word
+    end = min((at for mark in "-_." if (at := cell.find(mark, len(prefix) + 1)) >= 0), default=len(cell))
+    return cell[:end]
 
 
 def copies(jobs: Sequence[Any]) -> tuple[list[Any], dict[Any, int]]:
@@ -122,7 +128,7 @@ def chunks(jobs: Sequence[Any]) -> list[str]:
     """One line for each run whose chunks are jobs of their own: by their array, or by a chunk's number in the name."""
     runs: dict[str, list[Any]] = {}
     for job in jobs:
-        name = _CHUNK.sub("", cell_of(job.name))
+        name = _without(CHUNK, cell_of(job.name))
         if name != job.name or job.group:
             runs.setdefault(name, []).append(job)
     lines = []

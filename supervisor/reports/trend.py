@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 BARS = "▁▂▃▄▅▆▇█"
 LEAST = 10
@@ -30,7 +31,7 @@ def _fewer(points: Sequence[float | None]) -> list[float | None]:
         return list(points)
     edges = [len(points) * at // SHOWN for at in range(SHOWN + 1)]
     drawn: list[float | None] = []
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         known = [point for point in points[start:stop] if point is not None]
         drawn.append(sum(known) / len(known) if len(known) == stop - start else None)
     return drawn

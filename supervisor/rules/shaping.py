@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from supervisor.model.readings import RunSummary
 
 LEAST = 3
@@ -21,7 +19,7 @@ def regime(summary: RunSummary) -> str | None:
     whole = fractional = 0
     for point in summary.series.get("reward", ()):
         count = rollouts.get(point.step)
-        if count is None or not math.isfinite(point.value) or not 0 < count < 1e6:
+        if count is None or not abs(point.value) < 1e9 or not 0 < count < 1e6:
             continue
         total = point.value * count
         slack = count * 0.5 * 10.0 ** -_digits(point.value) + 1e-6

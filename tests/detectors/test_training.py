@@ -27,7 +27,7 @@ def falls_apart(steps: range, at: int, until: int | None = None, **only: float) 
 @settings(max_examples=40, deadline=None)
 def test_no_healthy_run_raises_a_flag_whatever_its_noise(seed: int, scale: float, shaped: bool) -> None:
     """RL-4, RL-5, RL-13: gradient norms of any size that stay as they were, and log ratios within their band."""
-    assert rules_in(rl_run(range(1, 45), seed=seed, scale=scale, shaped=shaped)) <= {("RL-2", "note")}
+    assert rules_in(rl_run(range(1, 45), seed=seed, scale=scale, shaped=shaped)) == set()
 
 
 def test_on_fewer_points_than_the_minimum_nothing_is_called() -> None:

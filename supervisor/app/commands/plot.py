@@ -69,10 +69,9 @@ def _chart(title: str, points: Sequence[Point], wide: int, colour: bool) -> str:
     plotext.theme("clear")
     plotext.plot_size(max(30, min(wide, 200)), 18)
     plotext.plot(steps, values, marker="braille")
-    plotext.title(words)
     plotext.xlabel("step")
     text = str(plotext.build())
-    return (text if colour else str(plotext.uncolorize(text))).rstrip("\n") + "\n"
+    return f"{words}\n{(text if colour else str(plotext.uncolorize(text))).rstrip()}\n"
 
 
 def _file(path: Path, title: str, chosen: Mapping[str, Sequence[Point]]) -> None:
