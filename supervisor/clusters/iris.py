@@ -348,10 +348,20 @@ class IrisCluster:
             return [Check("reach", "fail", f"no whole answer within {limit_s:g} s")]
         except ClusterError as error:
             return [Check("credentials" if isinstance(error, LoginFailed) else "reach", "fail", error.text, error.hint)]
+        lines += await self._check_pods(now)
         if clock.offset:
             text = f"its clock is {clock.offset.total_seconds():+.0f} s off ours; times are corrected by that"
             lines.append(Check("clock", "warn", text))
         return lines
+
+    async def _check_pods(self, now: datetime) -> list[Check]:
+        if self._pods is None:
+            return []
+        try:
+            found = await self._pods.read(now)
+        except ClusterError as error:
+            return [Check("pods", "fail", error.text, error.hint)]
+        return [Check("pods", "ok", f"{len(found)} pods of its tasks are listed")]
 
 
 def _unread(logs: Mapping[str, LogStat]) -> Iterator[str]:
