@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
 import sys
 import textwrap
 from datetime import date
@@ -197,16 +196,10 @@ def _about(model: type[BaseModel]) -> list[str]:
 def rules_page() -> str:
     """`docs/rules.md`: each rule id with the files that decide, test and document it."""
     places: dict[str, dict[str, set[str]]] = {}
-    files = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "supervisor", "tests"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in sorted(files.stdout.split()):
-        path = ROOT / name
-        if path.suffix not in (".py", ".toml") or "/signatures/" in name or not path.is_file():
+    files = sorted(path for folder in ("supervisor", "tests") for path in (ROOT / folder).rglob("*.*"))
+    for path in files:
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix not in (".py", ".toml") or "/signatures/" in name or "/__pycache__/" in name:
             continue
         for rule in RULE.findall(path.read_text(encoding="utf-8", errors="replace")):
             kind = "tests" if name.startswith("tests/") else "code"
