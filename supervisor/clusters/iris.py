@@ -20,8 +20,8 @@ from supervisor.clusters.iris_check import checks
 from supervisor.clusters.iris_clock import Clock
 from supervisor.clusters.iris_details import DetailBook
 from supervisor.clusters.iris_forward import Forward
-from supervisor.clusters.iris_jobs import Folded, fingerprint, fold, log_path, path_of, read_job
-from supervisor.clusters.iris_logs import LogBook
+from supervisor.clusters.iris_jobs import Folded, fingerprint, first_log, fold, main_log, path_of, read_job
+from supervisor.clusters.iris_logs import LogBook, LogPlace
 from supervisor.clusters.iris_pods import PodBook, enriched
 from supervisor.clusters.iris_settings import IrisSettings
 from supervisor.clusters.iris_text import JobStatus
@@ -261,7 +261,7 @@ class IrisCluster:
                         owed.add(read.observation.key)
                 continue
             if root.task_state_counts.get("running", 0):
-                running[job_id] = log_path(f"{root.job_id}/0", root.submitted_at.epoch_ms)
+                running[job_id] = main_log(job) or _known_log(job, watch) or first_log(root)
             line = fingerprint(job)
             if job_id in wanted and (job.tasks is None or job.config is None):
                 line += _OWED
@@ -362,6 +362,12 @@ class IrisCluster:
         except ClusterError as error:
             return [Check("pods", "fail", error.text, error.hint)]
         return [Check("pods", "ok", f"{len(found)} pods of its tasks are listed")]
+
+
+def _known_log(job: Folded, watch: Watch) -> str | None:
+    """The log that was told of before, if it is this job's and no earlier one's of its name."""
+    place = LogPlace.parse(watch.logs.get(job.id, ""))
+    return place.path if place is not None and place.since_ms == job.root.submitted_at.epoch_ms else None
 
 
 def _unread(logs: Mapping[str, LogStat]) -> Iterator[str]:

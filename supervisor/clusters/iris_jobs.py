@@ -346,7 +346,7 @@ def _started(root: JobStatus, main: Task | None, *, ended: bool) -> datetime | N
     """Start of the attempt that runs or ran last."""
     attempt = main.attempt if main is not None else None
     if main is not None and not ended and main.state not in ("running", *ENDED):
-        return None
+        return time_of(root.started_at) if _ran(root) else None
     return (attempt.started_at if attempt is not None else None) or time_of(root.started_at)
 
 
@@ -373,12 +373,28 @@ def log_path(task: str, since_ms: int) -> str:
     return f"{LOG_SCHEME}{task}?since={since_ms}"
 
 
+def main_log(job: Folded) -> str | None:
+    """The log that tells of the job's progress: of its first task that runs, else of its first. None where that is not known.
+
+    Tasks of a gang run together, and the first speaks for all; of others the first may have ended long ago.
+    """
+    if not job.tasks:
+        return None
+    task = next((task for task in job.tasks if task.state == "running"), job.tasks[0])
+    return log_path(task.id, job.root.submitted_at.epoch_ms)
+
+
+def first_log(root: JobStatus) -> str:
+    """The log of the first task, which every job has."""
+    return log_path(f"{root.job_id}/0", root.submitted_at.epoch_ms)
+
+
 def _details(job: Folded, cause: Cause | None) -> Details:
     root = job.root
     since = root.submitted_at.epoch_ms
-    main = log_path(f"{root.job_id}/0", since)
+    main = main_log(job) or first_log(root)
     other = None
-    if cause is not None and cause[0].index:
+    if cause is not None and log_path(cause[0].id, since) != main:
         other = log_path(cause[0].id, since)
     elif root.word == "failed":
         failed = [one for one in job.children if one.word == "failed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -113,6 +114,26 @@ async def test_a_bounced_gangs_earlier_attempt_was_preempted(iris_lab: IrisLab, 
 
     assert (seen.attempt, seen.state, seen.burn) == (2, JobState.RUNNING, Burn(0, 0))
     assert [(one.attempt, one.state) for one in earlier] == [(1, JobState.PREEMPTED)]
+
+
+async def test_where_the_first_task_is_done_the_next_that_runs_is_listened_to(iris_lab: IrisLab, eyes: Eyes) -> None:
+    """LIVE-1: a task that has ended is silent, and its job is not."""
+    path = f"/{eyes.user}/many"
+    script = f"case $IRIS_TASK_ID in */0:*) exit 0;; esac; echo hello; {FOREVER}"
+    iris_lab.submit(path, script, "--replicas", "3")
+    iris_lab.until_counts(path, succeeded=1, running=2)
+
+    seen = await eyes.see("many")
+
+    assert log_of(seen) == f"iris:{path}/1?since={seen.key.incarnation}"
+    assert await whole_log(eyes, eyes.id("many"), log_of(seen), b"hello\n") == b"hello\n"
+    watch = replace(eyes.watch, logs={eyes.id("many"): log_of(seen)})
+    again = await eyes.cluster.poll(watch, now())
+    assert isinstance(again, Polled), again
+    assert not again.changed
+    assert again.logs[eyes.id("many")].path == log_of(seen)
+    assert seen.tasks == TaskCounts(3, running=2, ended=1)
+    assert seen.started_at is not None
 
 
 async def test_what_does_not_fit_waits_with_a_reason(iris_lab: IrisLab, eyes: Eyes) -> None:
