@@ -29,7 +29,7 @@ KIND = Kind(
         Shown(title="Grad Norm", cell="metric", key="grad_norm"),
         Shown(title="Entropy", cell="metric", key="entropy"),
         Shown(title="TIS |log r|", cell="metric", key="tis_log_ratio"),
-        Shown(title="pass@N", cell="metric", key="pass_at_n", drop=9),
+        Shown(title="pass@N", cell="metric", key="pass_at_n", drop=10),
     ),
     trend="reward",
     good="up",

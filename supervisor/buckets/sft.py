@@ -28,7 +28,7 @@ KIND = Kind(
         Shown(title="Step", cell="steps"),
         Shown(title="Loss", cell="metric", key="loss"),
         Shown(title="Grad Norm", cell="metric", key="grad_norm"),
-        Shown(title="LR", cell="metric", key="learning_rate", drop=9),
+        Shown(title="LR", cell="metric", key="learning_rate", drop=10),
     ),
     trend="loss",
     good="down",

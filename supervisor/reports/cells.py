@@ -38,7 +38,7 @@ def _steps(job: Any, counted: object) -> str:
 
 
 def number(value: object) -> str:
-    """Four significant digits at most, as short as it goes: ``0.619``, ``-0.004``, ``1.2e-05``, ``8600``, ``NaN``."""
+    """Short, and of the right size: ``0.619``, ``-0.0040``, ``1.2e-05``, ``8600``, ``NaN``."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if value == int(value) and abs(value) < 1e15:
@@ -46,8 +46,10 @@ def number(value: object) -> str:
     size = abs(value)
     if size >= 1000:
         return f"{value:.0f}"
-    if size < 0.0005:
+    if size < 0.001:
         return f"{value:.1e}"
+    if size < 0.1:
+        return f"{value:.4f}"
     return f"{value:.3f}" if size < 10 else f"{value:.1f}"
 
 

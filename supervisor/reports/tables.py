@@ -1,8 +1,8 @@
 """The five tables: each kind's own columns, its trend, jobs that still fill apart, and roll-ups below (RL-1 to EVAL-1, BUCKET-3).
 
-Fitting: in a narrow terminal columns go in the order of their ``drop``, highest first: pass@N and LR, Nodes and Try,
-Scheduler, Elapsed, ETA, Where, Phase, Trend, Flags. Step and metrics, Job and Last output never go, and no number is cut.
-Where Flags is gone, what is flagged is told in lines below the table.
+Fitting: in a narrow terminal columns go in the order of their ``drop``, highest first: pass@N and LR, Try, Nodes, Scheduler,
+Flags, Elapsed, ETA, Where, Trend, Phase. Job, the metrics and Last output never go, and no number is cut. Where Flags is
+gone, what is flagged is told whole in lines below the table.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ TOLD = 20
 """Flagged jobs told below a table that has no room for flags."""
 LAST = (
     Column("Last output", right=True, least=6, most=14),
-    Column("Phase", least=8, most=10, drop=2),
+    Column("Phase", least=8, most=10, drop=1),
     Column("Where", least=8, most=28, drop=3),
     Column("ETA", right=True, least=6, most=12, drop=4),
     Column("Elapsed", right=True, least=7, most=20, drop=5),
-    Column("Scheduler", least=8, most=34, drop=6),
-    Column("Nodes", least=4, most=22, drop=7),
-    Column("Try", right=True, least=3, most=4, drop=8),
-    Column("Flags", least=14, most=90, drop=1),
+    Column("Scheduler", least=8, most=34, drop=7),
+    Column("Nodes", least=4, most=22, drop=8),
+    Column("Try", right=True, least=3, most=4, drop=9),
+    Column("Flags", least=40, most=90, drop=6),
 )
 JOB = Column("Job", least=12, most=48)
-TREND = Column("Trend", least=16, most=60, drop=2)
+TREND = Column("Trend", least=20, most=60, drop=2)
 
 
 def by_kind(
