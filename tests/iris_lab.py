@@ -132,14 +132,26 @@ def _script() -> Path | None:
     return next((script for script in scripts if script.exists()), None)
 
 
-def _up() -> IrisLab | str:
+@contextlib.contextmanager
+def own_iris_lab(*options: str) -> Iterator[IrisLab]:
+    """A lab for one test alone. Raises pytest's skip where it can't run."""
+    lab = _up(*options)
+    if isinstance(lab, str):
+        pytest.skip(lab)
+    try:
+        yield lab
+    finally:
+        _down(lab.script, lab.folder)
+
+
+def _up(*options: str) -> IrisLab | str:
     script = _script()
     if script is None:
         return "no iris-lab here: set SUPERVISOR_LABS to the folder that holds it"
     folder = Path(tempfile.mkdtemp(prefix="iris-lab-"))
     atexit.register(_down, script, folder)
     try:
-        _lab(script, folder, "up", timeout=600)
+        _lab(script, folder, "up", *options, timeout=600)
         facts = json.loads(_lab(script, folder, "env", "--json"))
     except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
         return f"no iris lab: {error}"
@@ -147,6 +159,8 @@ def _up() -> IrisLab | str:
 
 
 def _down(script: Path, folder: Path) -> None:
+    if not folder.exists():
+        return
     with contextlib.suppress(OSError, subprocess.TimeoutExpired, AssertionError):
         _lab(script, folder, "down", "--purge")
     shutil.rmtree(folder, ignore_errors=True)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import urllib.error
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from supervisor.clusters.iris import IrisCluster
+from supervisor.clusters.iris_settings import IrisSettings
 from supervisor.model.errors import NotApproved
+from supervisor.model.facts import Facts, Seen
 from supervisor.model.job import Burn, JobKey, JobState, TaskCounts
+from supervisor.model.lifecycle import Sign
 from supervisor.model.logs import LogState, LogText, LogUnread, LogWanted
 from supervisor.model.polling import Polled, Unreached, Watch
 from supervisor.model.ports import Approval
+from supervisor.rules.signs import read_sign
 from tests.clusters.iris.conftest import Eyes, MakeEyes
-from tests.iris_lab import IrisLab
+from tests.iris_lab import IrisLab, own_iris_lab
+from tests.some import LIMITS, some_held
 
 pytestmark = pytest.mark.lab
 
@@ -346,6 +354,56 @@ async def test_a_job_whose_record_is_gone_is_not_listed_and_one_that_stays_is(ir
     reading = await nobody.cluster.poll(Watch(live={gone.id: gone}), now())
     assert isinstance(reading, Polled), reading
     assert reading.lines == {}
+
+
+async def test_a_record_that_was_pruned_after_it_was_seen_is_gone_for_good() -> None:
+    """POLL-5: first the list is empty, then the controller says ``not_found``; then the rules may call it vanished."""
+    with own_iris_lab("--retention", "2", "--workers", "1") as lab:
+        eyes = Eyes(IrisCluster("marin", IrisSettings(url=lab.url, users=("alice",))), "alice")
+        lab.submit("/alice/short", "sleep 2")
+        lab.until_counts("/alice/short", running=1)
+        seen = await eyes.see("short")
+        assert eyes.live == {"alice/short": seen.key}
+        lab.until("it is pruned", lambda: not lab.rpc("GetJobState", jobIds=["/alice/short"]))
+        eyes.watch = Watch(live=eyes.live, ended_since=now())
+
+        reading = await eyes.poll()
+
+        assert (reading.lines, reading.ended, reading.ends_read) == ({}, [], True)
+        held = some_held(key=seen.key, observation=seen)
+        facts = Facts(held=held, seen=Seen.ABSENT, limits=LIMITS, observation=seen, absences=3)
+        assert read_sign(facts, now()).sign is Sign.VANISHED
+
+
+async def test_children_are_seen_under_their_root(iris_lab: IrisLab, eyes: Eyes) -> None:
+    path = f"/{eyes.user}/parent"
+    launch = {
+        "name": f"{path}/child",
+        "entrypoint": {"runCommand": {"argv": ["sleep", "600"]}},
+        "resources": {"cpuMillicores": 100, "memoryBytes": str(2**30)},
+        "environment": {},
+        "replicas": 2,
+    }
+    call = (
+        "curl -s -X POST -H 'Content-Type: application/json' -H \"Authorization: Bearer $IRIS_TASK_TOKEN\" "
+        f"-d '{json.dumps(launch)}' {iris_lab.url}/iris.cluster.ControllerService/LaunchJob; {FOREVER}"
+    )
+    iris_lab.submit(path, call)
+    iris_lab.until("its child runs", lambda: _running_tasks(iris_lab, f"{path}/child") == 2)
+
+    reading = await eyes.poll()
+
+    assert set(reading.lines) == {eyes.id("parent")}
+    (seen,) = reading.changed
+    assert (seen.tasks, seen.state) == (TaskCounts(3, running=3), JobState.RUNNING)
+    assert seen.nodes
+
+
+def _running_tasks(lab: IrisLab, path: str) -> int:
+    try:
+        return lab.counts(path).get("running", 0)
+    except urllib.error.HTTPError:
+        return 0
 
 
 async def test_check_says_who_we_are_and_what_answers(iris_lab: IrisLab, eyes: Eyes) -> None:
