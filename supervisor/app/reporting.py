@@ -65,7 +65,10 @@ class Reporter:
         for job in jobs:
             for flag in json.loads(job.flags) if job.flags else ():
                 if flag["severity"] != "note":
-                    standing[f"{job.cluster}/{job.id} {job.name}", flag["rule"]] = (flag["severity"], flag["text"])
+                    key = (f"{job.cluster}/{job.id} {job.name}", flag["rule"])
+                    severity, text = standing.get(key, (flag["severity"], ""))
+                    worse = "fault" if "fault" in (severity, flag["severity"]) else severity
+                    standing[key] = (worse, f"{text}; {flag['text']}" if text else flag["text"])
         for each in summary.clusters:
             if each.state == "unknown":
                 standing[each.name, "POLL-1"] = ("watch", f"unread: {each.reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,3 +25,16 @@ def test_no_healthy_or_benign_log_raises_a_flag(case: dict[str, Any]) -> None:
 
     assert summarise(state, bucket, ended=True) is not None
     assert found_in(case["log"], bucket=bucket, name="train-42") == []
+
+
+SAMPLES = Path(__file__).parents[1] / "dialects" / "samples"
+"""Logs of real programs: transformers' Trainer of two versions, TRL, torch elastic, Ray."""
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.log")), ids=lambda path: path.stem)
+def test_real_logs_are_flagged_only_where_their_numbers_are_none(path: Path) -> None:
+    """SFT-4, RL-14"""
+    bucket = "rl" if "trl" in path.stem or "ray" in path.stem else "sft"
+    rules = {finding.rule for finding in found_in(path.read_bytes().decode(), bucket=bucket, name="train-42")}
+
+    assert rules == ({"SFT-4"} if "nan" in path.stem else set())
