@@ -81,11 +81,13 @@ class HyperscanEngine:
     def scan(self, buffer: bytearray, start: int, end: int, found: Found) -> None:
         """See `Engine.scan`."""
 
-        def on_match(number: int, _start: int, stop: int, _flags: int, _context: Any) -> None:
+        def on_match(number: int, _from: int, stop: int, _flags: int, _context: object) -> None:
             found(number, start + stop - 1)
 
+        direct = getattr(found, "for_hyperscan", None)
         view: Any = memoryview(buffer)[start:end]
-        self._database.scan(view, match_event_handler=on_match, scratch=self._scratch)
+        handler = on_match if direct is None else direct(start)
+        self._database.scan(view, match_event_handler=handler, scratch=self._scratch)
 
     def describe(self) -> str:
         """See `Engine.describe`."""

@@ -29,6 +29,7 @@ CHUNK = 4 << 20
 """Bytes scanned at once; a longer line is looked at in pieces of this size."""
 HISTORY = 256 << 10
 """Bytes above a hit that stay in the buffer, for the traceback above it."""
+FEW_EDGES = 4
 MOST_BOUNDS = 96
 """Hits of a chunk between which progress is looked for."""
 
@@ -353,6 +354,9 @@ class _Reading:
         edges = [low, *(bound for bound in bounds if bound > low), high]
         steps, buffer = self.scanner.steps, self.buffer
         wanted = [self.scanner.step_numbers[number] for number in present]
+        if wanted and len(edges) > FEW_EDGES:
+            there = steps.kinds(buffer, low, high)
+            wanted = [number for number in wanted if number in there]
 
         def part(position: int) -> tuple[int, int]:
             start = buffer.rfind(b"\n", 0, position) + 1

@@ -49,7 +49,7 @@ class Steps:
         for start, stop in _windows(buffer, low, high, forward=forward, deep=deep):
             if not missing:
                 break
-            if stop - start > _WINDOWS[0] and missing.isdisjoint(self._kinds(buffer, start, stop)):
+            if stop - start > _WINDOWS[0] and missing.isdisjoint(self.kinds(buffer, start, stop)):
                 continue
             places: dict[int, list[int]] = {}
 
@@ -70,7 +70,8 @@ class Steps:
                         missing.discard(number)
         return found
 
-    def _kinds(self, buffer: bytearray, start: int, stop: int) -> set[int]:
+    def kinds(self, buffer: bytearray, start: int, stop: int) -> set[int]:
+        """Kinds that a stretch holds, as far as an engine can tell."""
         kinds: set[int] = set()
         self._once.scan(buffer, start, stop, lambda number, _position: kinds.add(number))
         return kinds
