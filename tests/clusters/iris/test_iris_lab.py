@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-import urllib.error
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -377,19 +375,17 @@ async def test_a_record_that_was_pruned_after_it_was_seen_is_gone_for_good() -> 
 
 async def test_children_are_seen_under_their_root(iris_lab: IrisLab, eyes: Eyes) -> None:
     path = f"/{eyes.user}/parent"
-    launch = {
+    iris_lab.submit(path, FOREVER)
+    iris_lab.until_counts(path, running=1)
+    child = {
         "name": f"{path}/child",
-        "entrypoint": {"runCommand": {"argv": ["sleep", "600"]}},
+        "entrypoint": {"runCommand": {"argv": ["sh", "-c", FOREVER]}},
         "resources": {"cpuMillicores": 100, "memoryBytes": str(2**30)},
         "environment": {},
         "replicas": 2,
     }
-    call = (
-        "curl -s -X POST -H 'Content-Type: application/json' -H \"Authorization: Bearer $IRIS_TASK_TOKEN\" "
-        f"-d '{json.dumps(launch)}' {iris_lab.url}/iris.cluster.ControllerService/LaunchJob; {FOREVER}"
-    )
-    iris_lab.submit(path, call)
-    iris_lab.until("its child runs", lambda: _running_tasks(iris_lab, f"{path}/child") == 2)
+    iris_lab.rpc("LaunchJob", **child)
+    iris_lab.until_counts(f"{path}/child", running=2)
 
     reading = await eyes.poll()
 
@@ -397,13 +393,6 @@ async def test_children_are_seen_under_their_root(iris_lab: IrisLab, eyes: Eyes)
     (seen,) = reading.changed
     assert (seen.tasks, seen.state) == (TaskCounts(3, running=3), JobState.RUNNING)
     assert seen.nodes
-
-
-def _running_tasks(lab: IrisLab, path: str) -> int:
-    try:
-        return lab.counts(path).get("running", 0)
-    except urllib.error.HTTPError:
-        return 0
 
 
 async def test_check_says_who_we_are_and_what_answers(iris_lab: IrisLab, eyes: Eyes) -> None:
