@@ -85,13 +85,13 @@ class Autopsy:
 
     def _prepared(self) -> Any:
         """The catalogue and its engine, made once for each thread that uses them."""
-        made = getattr(self._local, "prepared", None)
-        if made is None:
+        chosen = self.settings.signatures
+        if getattr(self._local, "made_for", None) != chosen:
             from supervisor.app.packs import prepare
 
-            chosen = self.settings.signatures
-            made = self._local.prepared = prepare(list(chosen.packs), list(chosen.off))
-        return made
+            self._local.prepared = prepare(list(chosen.packs), list(chosen.off))
+            self._local.made_for = chosen
+        return self._local.prepared
 
     def _document(self, diagnosis: Diagnosis, cursors: list[LogCursor]) -> dict[str, Any]:
         """The contract's document, its lines and offsets those of the real log though only a part of it is kept."""

@@ -99,7 +99,7 @@ class Watchroom:
         self.settings, self.stations = settings, fresh
         self.rooms = rooms(rulebook(settings))
         self.sweeper.rooms = self.rooms
-        self.errands.settings = settings
+        self.errands.settings = self.errands.autopsy.settings = settings
         self.reporter.settings = settings
 
     async def close(self) -> None:
