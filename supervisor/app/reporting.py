@@ -65,10 +65,10 @@ class Reporter:
         for job in jobs:
             for flag in json.loads(job.flags) if job.flags else ():
                 if flag["severity"] != "note":
-                    key = (f"{job.cluster}/{job.id} {job.name}", flag["rule"])
-                    severity, text = standing.get(key, (flag["severity"], ""))
-                    worse = "fault" if "fault" in (severity, flag["severity"]) else severity
-                    standing[key] = (worse, f"{text}; {flag['text']}" if text else flag["text"])
+                    about = (f"{job.cluster}/{job.id} {job.name}", str(flag["rule"]))
+                    before_it, said_so_far = standing.get(about, (flag["severity"], ""))
+                    worse = "fault" if "fault" in (before_it, flag["severity"]) else before_it
+                    standing[about] = (worse, f"{said_so_far}; {flag['text']}" if said_so_far else flag["text"])
         for each in summary.clusters:
             if each.state == "unknown":
                 standing[each.name, "POLL-1"] = ("watch", f"unread: {each.reason}")
