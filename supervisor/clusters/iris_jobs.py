@@ -230,11 +230,10 @@ def _ended(job: Folded) -> tuple[JobState, str | None, Cause | None]:
     telling = own in (JobState.OUT_OF_MEMORY, JobState.TIMED_OUT, JobState.PREEMPTED, JobState.NODE_FAILED)
     if root.word == "worker_failed" or (root.word == "failed" and telling):
         state = own if telling else state
-    said = ": ".join(dict.fromkeys(part for part in (attempt.terminal_reason, attempt.error) if part))
-    if said and said not in reason:
-        reason = f"{reason}; task {task.index}: {said}"
-    elif len(job.tasks or ()) > 1:
-        reason = f"task {task.index} {attempt.state}; {reason}"
+    said = ": ".join(dict.fromkeys(part for part in (attempt.terminal_reason, attempt.error) if part)) or attempt.state
+    which = f"task {task.index}: " if len(job.tasks or ()) > 1 else ""
+    around = reason.removesuffix(said).rstrip("; ") if reason != said else ""
+    reason = f"{which}{said}" + (f" ({around})" if around else "")
     return state, reason, cause
 
 

@@ -69,7 +69,9 @@ def test_the_exit_code_is_the_tasks_and_never_the_jobs_default_of_0(answer: Answ
 
     assert (seen.state, seen.exit_code, seen.signal) == (JobState.FAILED, 3, None)
     assert seen.reason is not None
-    assert "Exit code: 3" in seen.reason
+    assert seen.reason.startswith(
+        "Exit code: 3 (Cumulative failed task attempts exceeded max_task_failures: failures=1"
+    )
 
 
 def test_a_signal_is_a_negative_exit_code(answer: Answers) -> None:
@@ -121,10 +123,10 @@ def test_the_failed_task_of_several_is_named_and_its_log_is_read_too(answer: Ans
 
     assert (seen.state, seen.exit_code) == (JobState.FAILED, 5)
     assert seen.details is not None
-    assert seen.details.log_path == f"iris:/bob/many/0?since={seen.key.incarnation}"
     assert seen.reason is not None
-    if not seen.reason.startswith("task 0"):
-        assert seen.details.err_path == f"iris:/bob/many/{seen.reason.split()[1]}?since={seen.key.incarnation}"
+    assert seen.reason.startswith("task 1: Exit code: 5 (Cumulative failed")
+    assert seen.details.log_path == f"iris:/bob/many/0?since={seen.key.incarnation}"
+    assert seen.details.err_path == f"iris:/bob/many/1?since={seen.key.incarnation}"
 
 
 # -- attempts and budgets ----------------------------------------------------------------------------------------------
