@@ -87,6 +87,7 @@ SAMPLES: dict[str, str] = {
     "keep_ended_days": "30",
     "port_forward": '{ kubeconfig = "~/.kube/config", context = "east", namespace = "iris", service = "iris-controller-svc" }',
     "ca_file": '"ca.pem"',
+    "pods": '{ kubeconfig = "~/.kube/config", context = "east", namespace = "iris" }',
 }
 """What stands behind a setting that has no default of its own, or whose default says little."""
 
