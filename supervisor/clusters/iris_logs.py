@@ -32,6 +32,8 @@ _PATH = re.compile(r"iris:(/[^/\x00-\x1f]+(?:/[^/\x00-\x1f]+)+/[0-9]+)\?since=([
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
+    log: int
+    """Checksum of the log's path: a job's log may become another task's."""
     offset: int
     """Bytes handed on, or counted as left out, so far."""
     seq: int
@@ -40,13 +42,19 @@ class Bookmark:
     """Bytes of the line after it that were handed on."""
 
     def __str__(self) -> str:
-        return f"{_VERSION} {self.offset} {self.seq} {self.taken}"
+        return f"{_VERSION} {self.log} {self.offset} {self.seq} {self.taken}"
 
     @classmethod
     def parse(cls, text: str | None) -> Bookmark | None:
         """None for what is none of ours."""
-        match = re.fullmatch(rf"{_VERSION} ([0-9]{{1,18}}) ([0-9]{{1,18}}) ([0-9]{{1,18}})", text or "")
-        return cls(*(int(part) for part in match.groups())) if match else None
+        match = re.fullmatch(rf"{_VERSION}((?: [0-9]{{1,18}}){{4}})", text or "")
+        return cls(*map(int, match[1].split())) if match else None
+
+    @classmethod
+    def of(cls, path: str, text: str | None) -> Bookmark | None:
+        """The bookmark, if it was made in this log."""
+        mark = cls.parse(text)
+        return mark if mark is not None and mark.log == _checksum(path) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +152,8 @@ class LogBook:
         except ClusterError as error:
             return _Looked(LogStat(path, LogState.UNREAD, reason=error.text))
         entries = _of(place, answer)
-        mark = Bookmark.parse(bookmark) or self._marks.get(path)
-        read, inode = mark.offset if mark is not None else 0, zlib.crc32(path.encode()) + 1
+        mark = Bookmark.of(path, bookmark) or self._marks.get(path)
+        read, inode = mark.offset if mark is not None else 0, _checksum(path)
         if not entries:
             return _Looked(LogStat(path, LogState.READ, size=read, inode=inode))
         last = entries[-1]
@@ -184,7 +192,7 @@ class LogBook:
             return LogUnread(wanted.path, error.text)
 
     def _mark(self, wanted: LogWanted) -> Bookmark | None:
-        for mark in (Bookmark.parse(wanted.bookmark), self._marks.get(wanted.path)):
+        for mark in (Bookmark.of(wanted.path, wanted.bookmark), self._marks.get(wanted.path)):
             if mark is not None and mark.offset == wanted.offset:
                 return mark
         return None
@@ -210,7 +218,7 @@ class _Reading:
 
     async def piece(self) -> LogText:
         wanted = self.wanted
-        start = self.mark or Bookmark(0, 0)
+        start = self.mark or Bookmark(0, 0, 0)
         ahead = wanted.offset - start.offset
         """Bytes that are only counted, where no bookmark tells the place: from the beginning, as far as it is still kept."""
         cursor, partial, more, self.seq = start.seq, start.taken, True, start.seq
@@ -291,8 +299,13 @@ class _Reading:
             break
         size = wanted.offset + self.left_out + len(text) + (1 if more else 0)
         skipped = None if gap else self.lines_out + text[:skip].count(b"\n")
-        mark = Bookmark(offset + len(data), seq, taken)
+        mark = Bookmark(_checksum(wanted.path), offset + len(data), seq, taken)
         return LogText(wanted.path, offset, data, size, skipped, str(mark))
+
+
+def _checksum(path: str) -> int:
+    """Never 0, which stands for none."""
+    return zlib.crc32(path.encode("utf-8", "replace")) + 1
 
 
 def _of(place: LogPlace, answer: LogsAnswer) -> list[LogEntry]:

@@ -174,11 +174,25 @@ def test_what_is_no_path_of_this_jobs_log_is_not_asked_for(path: str) -> None:
     assert service.asked == 0
 
 
-@given(st.text(max_size=40) | st.from_regex(r"i1 [0-9]{1,20} [0-9]{1,20} [0-9]{1,20}", fullmatch=True))
+@given(st.text(max_size=40) | st.from_regex(r"i1( [0-9]{1,20}){4}", fullmatch=True))
 def test_a_bookmark_is_ours_or_none(text: str) -> None:
     mark = Bookmark.parse(text)
 
     assert mark is None or Bookmark.parse(str(mark)) == mark
+
+
+def test_a_bookmark_of_another_log_is_none() -> None:
+    """Where a job's first task has ended, its log is another task's."""
+    service = Lines([line(1, "zero"), line(2, "one", key="/alice/run/1:0")])
+    first = read(LogBook(), service, LogWanted("alice/run", PATH, 0, 5))
+    assert isinstance(first, LogText)
+
+    other = LogWanted("alice/run", PATH.replace("/0?", "/1?"), 0, 100, bookmark=first.bookmark)
+    piece = read(LogBook(), service, other)
+
+    assert isinstance(piece, LogText)
+    assert piece.data == b"one\n"
+    assert Bookmark.of(other.path, first.bookmark) is None
 
 
 def test_a_path_names_a_task_of_a_child_as_well() -> None:
