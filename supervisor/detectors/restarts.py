@@ -7,8 +7,9 @@ from datetime import datetime
 from itertools import pairwise
 
 from supervisor.detectors import quoting
-from supervisor.model.facts import Facts, Followed
-from supervisor.model.findings import Finding, Severity
+from supervisor.model.facts import Facts, Followed, PastEnd
+from supervisor.model.findings import Finding, Quote, Severity
+from supervisor.model.job import JobState
 from supervisor.model.readings import Mark, Resume
 
 SIGTERM = ("sigterm", "signal 15", "exitcode: -15", "exitcode  : -15")
@@ -16,7 +17,20 @@ INCIDENT_S = 120.0
 """Words of many ranks within this time tell of one death."""
 
 
+FAILURES = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.REQUEUED})
+TERM = 15
+
+
 def look(facts: Facts, now: datetime) -> Iterable[Finding]:
+    """From what the log tells of its attempts, and from how the scheduler says that they ended."""
+    yield from _terminated(facts)
+    told = [*_from_log(facts)]
+    yield from told
+    if not any(finding.rule == "CHAIN-5" for finding in told):
+        yield from _same_end(facts)
+
+
+def _from_log(facts: Facts) -> Iterable[Finding]:
     run = facts.followed
     if run is None or facts.held.bucket in ("eval", "datagen"):
         return
@@ -24,6 +38,44 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     yield from _from_scratch(facts, run, resumes)
     yield from _same_step(facts, run, resumes)
     yield from _by_the_clock(facts, run)
+
+
+def _terminated(facts: Facts) -> Iterable[Finding]:
+    """Attempts that a SIGTERM ended after one and the same time."""
+    ends = facts.held.past[-3:]
+    took = [(end.ended_at - end.started_at).total_seconds() for end in ends if end.ended_at and end.started_at]
+    if len(took) < 3 or not all(end.signal == TERM or end.exit_code == 128 + TERM for end in ends):
+        return
+    least, most = min(took), max(took)
+    if least > INCIDENT_S and (most - least) / least <= facts.limits.health.interval_spread:
+        text = f"SIGTERM after {most / 60:.0f} min in {len(took)} attempts in a row: a limit or a watchdog, not chance"
+        rule = "SFT-4" if facts.held.bucket == "sft" else "CHAIN-5"
+        yield Finding(rule, Severity.WATCH, text, tuple(map(_words, ends)), key=f"{rule}/sigterm")
+
+
+def _same_end(facts: Facts) -> Iterable[Finding]:
+    """Attempts in a row that failed with one exit code at one step; without any step, it takes one attempt more."""
+    past, least = facts.held.past, facts.limits.health.repeats
+    if not past or past[-1].state not in FAILURES or not (past[-1].exit_code or past[-1].signal):
+        return
+    last, row = past[-1], list[PastEnd]()
+    for end in reversed(past):
+        if (end.state, end.exit_code, end.signal, end.step) != (last.state, last.exit_code, last.signal, last.step):
+            break
+        row.append(end)
+    if len(row) < least + (last.step is None) or (facts.log.step or 0) > (last.step or 0):
+        return
+    where = f"at step {last.step}" if last.step is not None else "before any step"
+    how = f"signal {last.signal}" if last.signal else f"exit code {last.exit_code}"
+    text = (
+        f"{len(row)} attempts in a row ended {where} with {how}: deterministic; fix the cause before another relaunch"
+    )
+    yield Finding("CHAIN-5", Severity.FAULT, text, tuple(map(_words, reversed(row))), key="CHAIN-5/step")
+
+
+def _words(end: PastEnd) -> Quote:
+    how = f" signal {end.signal}" if end.signal else f" exit {end.exit_code}" if end.exit_code is not None else ""
+    return Quote("accounting", None, f"{end.words}{how}")
 
 
 def _from_scratch(facts: Facts, run: Followed, resumes: tuple[Resume, ...]) -> Iterable[Finding]:

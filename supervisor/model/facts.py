@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from supervisor.model.findings import Finding, Flag
-from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, JobRef, Observation, Outcome
+from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, JobRef, JobState, Observation, Outcome
 from supervisor.model.lifecycle import Lifecycle
 from supervisor.model.logs import LogStat
 from supervisor.model.readings import RunSummary, Spoken
@@ -92,6 +92,26 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastEnd:
+    """How an earlier attempt of the same job ended, as far as it was told."""
+
+    attempt: int
+    state: JobState
+    words: str
+    """The scheduler's own word."""
+    exit_code: int | None = None
+    signal: int | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    step: int | None = None
+    """The last step that its log told."""
+
+
+PAST_ENDS_KEPT = 8
+"""Newest ends of earlier attempts that are remembered beside the job; the store keeps all attempts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """What is remembered of one job from tick to tick: the state of record, one row of the store."""
 
@@ -109,6 +129,8 @@ class Held:
     predecessor: str | None = None
     successor: str | None = None
     first_seen_at: datetime | None = None
+    past: tuple[PastEnd, ...] = ()
+    """Ends of its earlier attempts, oldest first (CHAIN-5)."""
     row: int | None = None
     """The store's own number for this job; None until it is stored."""
     version: int = 0

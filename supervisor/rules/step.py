@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from supervisor.model.facts import NO_LOG, Facts, Followed, Held, Seen
+from supervisor.model.facts import NO_LOG, PAST_ENDS_KEPT, Facts, Followed, Held, PastEnd, Seen
 from supervisor.model.findings import Finding, Flag
 from supervisor.model.job import NO_DETAILS, Dependency, JobState, Observation
 from supervisor.model.lifecycle import Effect, Evidence, Phase, Sign, SignRead, Transition
@@ -339,7 +339,31 @@ class _Walk:
             successor=facts.successor,
             look_at=_look_at(move.after.phase, facts, self.now),
             fingerprint=self.polled.lines.get(seen.key.id, held.fingerprint),
+            past=self._past(held) if facts.new_attempt else held.past,
         )
+
+    def _past(self, held: Held) -> tuple[PastEnd, ...]:
+        """The ends of its attempts, with that of the one held, which another follows now. Unknown ends are left out."""
+        told = [
+            seen
+            for seen in self.ended.get(held.key.id, ())
+            if (seen.attempt or held.life.attempt) == held.life.attempt
+            and seen.started_at == held.observation.started_at
+        ]
+        seen = told[-1] if told else held.observation
+        if not seen.state.ended:
+            return held.past
+        end = PastEnd(
+            attempt=held.life.attempt,
+            state=seen.state,
+            words=seen.scheduler_state,
+            exit_code=seen.exit_code,
+            signal=seen.signal,
+            started_at=seen.started_at,
+            ended_at=seen.ended_at,
+            step=held.log.step,
+        )
+        return (*held.past, end)[-PAST_ENDS_KEPT:]
 
     def _flagged(self, facts: Facts, held: Held) -> Held:
         findings = self.examine(replace(facts, held=held), self.now)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from supervisor.model.errors import StoreError
-from supervisor.model.facts import NO_LOG, NO_RUN, Held, LogFacts, RunFacts
+from supervisor.model.facts import NO_LOG, NO_RUN, Held, LogFacts, PastEnd, RunFacts
 from supervisor.model.findings import Flag, Severity
 from supervisor.model.job import NO_DETAILS, Dependency, Details, JobKey, Observation
 from supervisor.model.lifecycle import LIVE_PHASES, Lifecycle, Transition
@@ -37,6 +37,7 @@ class _Body(msgspec.Struct, frozen=True, gc=False):
     first_seen_at: datetime | None = None
     look_at: datetime | None = None
     run: RunFacts = NO_RUN
+    past: tuple[PastEnd, ...] = ()
 
 
 class _Seen(msgspec.Struct, frozen=True, gc=False):
@@ -213,6 +214,7 @@ def held_of(row: int, version: int, text: str) -> Held:
         predecessor=body.predecessor,
         successor=body.successor,
         first_seen_at=body.first_seen_at,
+        past=body.past,
         row=row,
         version=version,
         look_at=body.look_at,

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from supervisor.model.facts import PastEnd
+from supervisor.model.job import JobState
 from supervisor.model.lifecycle import Phase
 from tests.detectors.looking import facts_of, found_in, rules_in
-from tests.some import NOON
+from tests.some import NOON, some_held
 from tests.stories.voices import BEGAN, BROKEN, engine, rl_run, sft_run, trial
 
 NAN = float("nan")
@@ -251,3 +253,36 @@ def test_no_values_at_all_can_break_the_eyes(values: list[float], seed: int) -> 
         assert finding.text
         assert finding.quotes
         assert not math.isnan(len(finding.text))
+
+
+# -- attempts ----------------------------------------------------------------------------------------------------------
+
+
+def ends(*minutes: int, step: int | None = 27, **how: object) -> tuple[PastEnd, ...]:
+    values = {"state": JobState.FAILED, "words": "FAILED", "exit_code": 1} | how
+    return tuple(
+        PastEnd(attempt=n, started_at=NOON, ended_at=NOON + timedelta(minutes=took), step=step, **values)  # type: ignore[arg-type]
+        for n, took in enumerate(minutes, 1)
+    )
+
+
+def after(past: tuple[PastEnd, ...], bucket: str = "sft") -> set[tuple[str, str]]:
+    return rules_in("", bucket=bucket, held=some_held(bucket=bucket, past=past))
+
+
+def test_sigterm_after_one_and_the_same_time_is_a_limit_and_not_chance() -> None:
+    """SFT-4"""
+    term = {"exit_code": None, "signal": 15, "words": "REQUEUED", "state": JobState.REQUEUED}
+
+    assert after(ends(120, 121, 119, step=None, **term)) >= {("SFT-4", "watch")}
+    assert ("SFT-4", "watch") not in after(ends(120, 340, 61, **term))
+    assert after(ends(120, 121, **term), bucket="other") <= {("CHAIN-5", "fault")}
+
+
+def test_attempts_that_fail_alike_at_one_step_are_doomed() -> None:
+    """CHAIN-5"""
+    assert after(ends(30, 90)) == {("CHAIN-5", "fault")}
+    assert after(ends(30)) == set()
+    assert after(ends(30, 90, step=None)) == set(), "without a step it takes one more"
+    assert after(ends(30, 90, 40, step=None)) == {("CHAIN-5", "fault")}
+    assert after((*ends(30), *ends(90, step=41))) == set()
