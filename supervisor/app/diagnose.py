@@ -52,13 +52,16 @@ def diagnose_files(
     """Read all sources and give one answer. Blocking: call it in a thread.
 
     A source that can't be read is reported in the answer and never stops the others. `prepared` (catalogue and engine,
-    from `supervisor.app.packs.prepare`) should be made once and reused, by one thread at a time.
+    from `supervisor.app.packs.prepare`) should be made once and reused; calls of several threads take turns.
     """
     from supervisor.app.packs import prepare
     from supervisor.diagnosis.diagnose import diagnose
 
     prepared = prepared or prepare()
-    readings = [read_source(source, prepared, progressed) for source in sources]
+    readings = []
+    for source in sources:
+        with prepared.lock:
+            readings.append(read_source(source, prepared, progressed))
     return diagnose(readings, prepared.catalogue, scheduler)
 
 
@@ -127,6 +130,8 @@ def _opened(path: str, offset: int) -> IO[bytes] | Any:
     handle = Path(path).open("rb", buffering=0)  # noqa: SIM115
     try:
         head = handle.read(_HEAD)
+        if not handle.seekable():
+            return _Piped(head, handle)
         if head.startswith(_GZIP):
             handle.seek(0)
             return _Gzip(handle)
@@ -141,6 +146,27 @@ def _opened(path: str, offset: int) -> IO[bytes] | Any:
     except BaseException:
         handle.close()
         raise
+
+
+class _Piped:
+    """A pipe whose first bytes were read already."""
+
+    def __init__(self, head: bytes, handle: IO[bytes]) -> None:
+        self._head, self._handle = head, handle
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        if not self._head:
+            return self._handle.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
+        part = self._head[: len(buffer)]
+        buffer[: len(part)] = part
+        self._head = self._head[len(part) :]
+        return len(part)
+
+    def __enter__(self) -> _Piped:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.close()
 
 
 class _Gzip:

@@ -12,8 +12,9 @@ import json
 import os
 import platform
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,10 +34,11 @@ _OLD_FILES_KEPT = 9
 
 @dataclass(frozen=True)
 class Prepared:
-    """A catalogue with its engine and scanner; for one thread at a time."""
+    """A catalogue with its engine and scanner. The scanner is one thread's at a time: hold `lock` while it reads."""
 
     catalogue: Catalogue
     scanner: Scanner
+    lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
 
 def shipped() -> list[tuple[str, str]]:
@@ -186,18 +188,18 @@ def _save(folder: Path | None, name: str, data: bytes | None) -> None:
 
 def _to_row(entry: Signature) -> dict[str, Any]:
     row: dict[str, Any] = {}
-    for field in Signature.__dataclass_fields__:
-        value = getattr(entry, field)
-        if field in ("matches", "spares", "crosstalk", "source"):
+    for name in Signature.__dataclass_fields__:
+        value = getattr(entry, name)
+        if name in ("matches", "spares", "crosstalk", "source"):
             continue
         if isinstance(value, frozenset):
             value = sorted(value)
-        elif field == "pattern":
+        elif name == "pattern":
             value = [value.text, value.engine, value.caseless, value.at_start, value.at_end, value.groups]
             value.append([anchor.decode("latin-1") for anchor in entry.pattern.anchors])
-        elif field == "where":
+        elif name == "where":
             value = [[test.group, test.relation, test.bound] for test in entry.where]
-        row[field] = value
+        row[name] = value
     return row
 
 

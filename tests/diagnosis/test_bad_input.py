@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,21 @@ def test_standard_input_is_read():
     document = json.loads(done.stdout)
 
     assert (document["cause"]["file"], document["cause"]["line"]) == ("-", 2)
+
+
+def test_a_pipe_named_on_the_command_line_is_read():
+    argv = f"{sys.executable} -m supervisor.app.diagnose <(printf 'a\\nFile x\\n'; cat) --json"
+    done = subprocess.run(["bash", "-c", argv], input=OOM, capture_output=True, check=True)
+
+    assert json.loads(done.stdout)["cause"]["line"] == 3
+
+
+def test_threads_take_turns_at_one_scanner(shipped: Prepared):
+    logs = [b"quiet\n" * n + OOM for n in range(1, 13)]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda log: diagnose_files([Source("x", data=log)], None, shipped), logs))
+
+    assert [answer.cause.line for answer in answers if answer.cause] == list(range(2, 14))
 
 
 def test_escape_codes_in_a_log_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
