@@ -71,18 +71,26 @@ def _skipped(facts: Facts, run: Followed, rule: str) -> Iterable[Finding]:
 
 
 def _explosion(facts: Facts, run: Followed) -> Iterable[Finding]:
+    """Held against the steps before it began, so that one that lasts does not become the usual."""
     health, points = facts.limits.health, run.summary.series.get("grad_norm", ())
-    streak = health.streak_points
-    before = quoting.finite(points[:-streak])[-health.trend_points :]
-    if len(before) < health.trend_points:
-        return
-    usual = median(before)
-    bar = max(health.grad_explosion_floor, health.grad_explosion_times * usual)
-    newest = points[-streak:]
-    if all(math.isfinite(point.value) and point.value > bar for point in newest):
-        text = f"grad norm explodes at {_step(newest[0])}: {newest[0].value:.3g} where {usual:.3g} is usual"
-        quotes = quoting.value(run, "grad_norm", *newest)
-        if quotes:
+    onset, usual, high, calm = 0, 0.0, 0, 0
+    for at, point in enumerate(points):
+        if calm >= health.recovery_points or high < health.streak_points:
+            before = quoting.finite(points[: at - high])[-health.trend_points :]
+            usual = median(before) if len(before) >= health.trend_points else math.inf
+        if math.isfinite(point.value) and point.value <= max(
+            health.grad_explosion_floor, health.grad_explosion_times * usual
+        ):
+            calm += 1
+            high = high if high >= health.streak_points and calm < health.recovery_points else 0
+            continue
+        onset = at if high == 0 else onset
+        high, calm = high + 1, 0
+    if high >= health.streak_points and math.isfinite(usual):
+        first = points[onset]
+        text = f"grad norm explodes at {_step(first)}: {first.value:.3g} where {usual:.3g} is usual"
+        quotes = quoting.value(run, "grad_norm", first, *reversed(points[onset:]))
+        if quotes and math.isfinite(first.value):
             yield Finding("SFT-4", Severity.WATCH, text, quotes, key="SFT-4/explosion")
 
 

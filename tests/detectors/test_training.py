@@ -236,6 +236,17 @@ def test_a_gradient_that_explodes_is_watched_and_a_spike_is_not() -> None:
     assert found_in(sft_run(1, 60, 916, changes={60: said("2.0", "800.0")}), bucket="sft") == []
 
 
+def test_an_explosion_that_lasts_keeps_its_words_until_it_is_over() -> None:
+    """SFT-4, SAY-5"""
+
+    def boom(last: int, until: int = 99) -> list[str]:
+        log = sft_run(1, last, 916, changes={step: said("2.0", "800.0") for step in range(40, min(last, until) + 1)})
+        return [finding.text for finding in found_in(log, bucket="sft")]
+
+    assert {*boom(41), *boom(60), *boom(90)} == {"grad norm explodes at step 40: 800 where 0.88 is usual"}
+    assert boom(60, until=45) == []
+
+
 def test_healthy_fine_tuning_bears_no_flag() -> None:
     assert found_in(sft_run(1, 320, 916), bucket="sft", name="sft__a") == []
 
