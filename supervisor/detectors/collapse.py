@@ -85,9 +85,14 @@ class Before:
 
     def _window(self, rows: Sequence[Row], key: str) -> list[Point]:
         """The newest values, or none where they are too few to judge by (RL-13)."""
-        least = self.health.trend_points
-        found = [point for row in rows if (point := row.points.get(key)) is not None and math.isfinite(point.value)]
-        return found[-least:] if len(found) >= least else []
+        least, found = self.health.trend_points, list[Point]()
+        for row in reversed(rows):
+            point = row.points.get(key)
+            if point is not None and math.isfinite(point.value):
+                found.append(point)
+                if len(found) == least:
+                    return found[::-1]
+        return []
 
     def signals(self, rows: Sequence[Row], at: int) -> list[Signal]:
         found = [self._grad(rows, at), self._entropy(rows[at], at), self._ratio(rows[at])]
