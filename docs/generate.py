@@ -150,12 +150,14 @@ def example() -> str:
             parts += [f"# {line}" for line in textwrap.wrap(f"{', '.join(shared)}: as above", 116)]
     parts += ["", f"# {'-' * 110}", "# Which job names belong to which bucket (BUCKET-1); first match wins."]
     said = said_of(BucketSection)
-    parts += [f"# {line}" for line in textwrap.wrap(" ".join(said["prefixes"].split()), 116)]
+    for key in ("prefixes", "exempt"):
+        parts += [f"# {line}" for line in textwrap.wrap(f"{key}: {' '.join(said[key].split())}", 116)]
     for bucket in BUCKETS:
         parts += [
             f"# [buckets.{bucket.name}]",
             f"# prefixes = {toml(bucket.prefixes) if bucket.prefixes else toml(('other-',))}",
         ]
+        parts += [f"# exempt   = {toml(bucket.exempt)}"] if bucket.exempt else []
     parts += ["", f"# {'-' * 110}", "# Thresholds. For one bucket alone: a table [limits.rl] and so on.", "[limits]"]
     for name, entry in limits_table().items():
         parts += [f"# {line}" for line in textwrap.wrap(f"{entry['why']} ({entry['rule']}; {entry['unit']})", 116)]
