@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,13 +19,17 @@ from supervisor.app.writing import Writer
 from supervisor.model.facts import Held
 from supervisor.model.job import Outcome
 from supervisor.model.logs import LogUnread
-from supervisor.model.records import Errand, LogCursor
+from supervisor.model.records import Errand, ErrandWanted, LogCursor
 from supervisor.reports.ending import ending_record
+from supervisor.rules.repeats import judged
 
 if TYPE_CHECKING:
     from supervisor.model.diagnosis import Diagnosis, SchedulerRecord
 
 log = structlog.get_logger("supervisor.autopsy")
+
+LATE_WORDS = timedelta(minutes=10)
+"""After this an ended job's logs are looked at once more."""
 
 
 class Autopsy:
@@ -42,11 +46,18 @@ class Autopsy:
             return
         held = await self.writer.call(lambda store: store.job(row))
         station = stations.get(held.key.cluster)
+        known = {each.path: each.offset for each in await self.writer.call(lambda store: store.log_cursors(row))}
         cursors, unread = await self._words(station, held, row, now)
+        again = bool(errand.payload.get("again"))
+        if again and {each.path: each.offset for each in cursors} == known:
+            return
         diagnosis = await asyncio.to_thread(self._diagnose, held, cursors, unread)
-        document = self._document(diagnosis, cursors)
+        before = await self._before(held, row, station)
+        document = judged(self._document(diagnosis, cursors), before)
         await self.writer.call(lambda store: store.put_diagnosis(row, held.life.attempt, document, now))
         log.info("job.diagnosed", job=str(held.ref), category=diagnosis.category, confidence=diagnosis.confidence)
+        if not again and not held.life.phase.live:
+            await self._look_again(errand, held, row, now)
         if errand.payload.get("note"):
             tails = {cursor.path: self._tail(cursor) for cursor in cursors}
             reasons = {each.path: each.reason for each in unread}
@@ -55,6 +66,25 @@ class Autopsy:
             topic = held.life.outcome.value if held.life.outcome else held.life.phase.value
             path = await asyncio.to_thread(self.logs.put, now, held.key.cluster, held.key.id, topic, text)
             log.info("record.written", job=str(held.ref), path=str(path))
+
+    async def _look_again(self, errand: Errand, held: Held, row: int, now: datetime) -> None:
+        """Last lines may reach the login node late: look once more, and diagnose anew only if there is more to read."""
+        mark = f"autopsy/again/{row}/{held.life.attempt}/{held.life.phase.value}/{held.life.outcome or ''}"
+        wanted = ErrandWanted("autopsy", held.key, {**errand.payload, "again": True}, mark)
+        await self.writer.call(lambda store: store.queue_errand(wanted, now, due_at=now + LATE_WORDS))
+
+    async def _before(self, held: Held, row: int, station: Station | None) -> list[tuple[str, Mapping[str, Any]]]:
+        """Diagnoses of the same run's earlier attempts, and of the link of the chain before it."""
+        found: list[tuple[str, Mapping[str, Any]]] = []
+        for each in await self.writer.call(lambda store: store.diagnoses(row)):
+            if each.attempt < held.life.attempt:
+                found.append((f"attempt {each.attempt}", each.document))
+        parent = station.memory.get(held.predecessor) if station is not None and held.predecessor else None
+        if parent is not None and parent.row is not None:
+            link = parent.row
+            told = await self.writer.call(lambda store: store.diagnoses(link))
+            found += [(str(parent.ref), each.document) for each in told]
+        return found
 
     async def _words(
         self, station: Station | None, held: Held, row: int, now: datetime

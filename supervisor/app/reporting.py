@@ -56,7 +56,13 @@ class Reporter:
             }
             for move in moves
         ]
-        text = sweep.entry(summary, jobs, moves, said, holds, done.number, now, done.took_s, done.trouble, KINDS)
+        incidents = [each for each in store.incidents(since) if each.times > 1]
+        document["incidents"] = [
+            {"fingerprint": each.fingerprint, "category": each.category, "times": each.times, "jobs": list(each.jobs)}
+            for each in incidents
+        ]
+        number, took, trouble = done.number, done.took_s, done.trouble
+        text = sweep.entry(summary, jobs, moves, said, holds, number, now, took, trouble, KINDS, incidents)
         return text, document
 
     def _alerts(self, store: Store, summary: Any, jobs: list[Any], now: datetime) -> list[sweep.Said]:

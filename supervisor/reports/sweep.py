@@ -34,8 +34,11 @@ def entry(
     took_s: float,
     trouble: str | None,
     kinds: Sequence[Any] = (),
+    incidents: Sequence[Any] = (),
 ) -> str:
-    """Markdown with the box-drawn tables in a fenced block; plain text, no colour. ``kinds``: as for ``status.tables``."""
+    """Markdown with the box-drawn tables in a fenced block; plain text, no colour. ``kinds``: as for ``status.tables``;
+    ``incidents``: failures that struck more than once, each said once with its jobs (CHAIN-5).
+    """
     unknown = {each.name: each.last_good_at for each in summary.clusters if each.state != "ok"}
     lines = [f"## {moment(now)} tick {number} ({took_s:g} s)", ""]
     lines += [f"⚠ {plain(trouble)}", ""] if trouble else []
@@ -52,11 +55,20 @@ def entry(
     lines += [_moved(move) for move in moved] or ["- nothing moved"]
     lines += ["", "**Flagged**", ""]
     lines += [f"- {each.why}: {plain(each.subject)}: {plain(each.text)}" for each in said] or ["- nothing new"]
+    if incidents:
+        lines += ["", "**Incidents**", ""]
+        lines += [_incident(each) for each in incidents]
     lines += ["", "**Waiting for you**", ""]
     lines += [f"- hold {each.id} on {each.target or 'everything'}: {plain(each.reason)}" for each in holds] or [
         "- nothing"
     ]
     return "\n".join(lines) + "\n\n"
+
+
+def _incident(each: Any) -> str:
+    jobs = ", ".join(plain(job) for job in each.jobs[:8])
+    more = f" and {len(each.jobs) - 8} more" if len(each.jobs) > 8 else ""
+    return f"- {plain(each.category)}, {each.times} times since {moment(each.first_at)}: {jobs}{more}"
 
 
 def _moved(move: Transition) -> str:

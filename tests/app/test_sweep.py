@@ -391,3 +391,80 @@ async def test_why_shows_the_evidence_of_each_step(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "accounting: FAILED exit 3" in said
     assert "what would flip it:" in said
+
+
+DEATH = b'step 1\nTraceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: bad batch\n'
+
+
+async def test_the_same_failure_of_two_jobs_is_one_incident_with_both_named(tmp_path):
+    """CHAIN-5"""
+    world = a_world("cluster-a", "1", "2")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    for job in "12":
+        world.pass_time()
+        world.print(job, DEATH)
+        world.end(job, JobState.FAILED, 1)
+    clock[0] = world.now
+    await room.tick(30)
+    last = await room.writer.call(lambda store: store.last_tick(finished=True))
+    await room.close()
+
+    (line,) = [line for line in last.report.splitlines() if line.startswith("- rank-crash, 2 times")]
+    assert "cluster-a/1" in line
+    assert "cluster-a/2" in line
+
+
+async def test_the_same_failure_of_the_next_attempt_is_deterministic(tmp_path):
+    """CHAIN-5: identical failures that repeat are escalated, never relaunched blindly."""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    world.pass_time()
+    world.print("1", DEATH)
+    world.end("1", JobState.FAILED, 1)
+    clock[0] = world.now
+    await room.tick(30)
+    world.jobs["1"].listed = True
+    world.requeue("1")
+    world.pass_time()
+    world.start("1")
+    clock[0] = world.now
+    await room.tick(30)
+    world.pass_time()
+    world.print("1", DEATH)
+    world.end("1", JobState.FAILED, 1)
+    clock[0] = world.now
+    await room.tick(30)
+    row = room.stations[0].memory["1"].row
+    first, second = await room.writer.call(lambda store: store.diagnoses(row))
+    await room.close()
+
+    assert (first.attempt, second.attempt) == (1, 2)
+    assert second.document["repeats"] == ["attempt 1"]
+    assert second.document["transience"] == "deterministic"
+
+
+async def test_lines_that_arrive_late_are_diagnosed_too(tmp_path):
+    """FIND-6: the file system of a login node lags."""
+    from supervisor.app.autopsy import LATE_WORDS
+
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    world.pass_time()
+    world.print("1", b"step 1\n")
+    world.end("1", JobState.FAILED, 1)
+    clock[0] = world.now
+    await room.tick(30)
+    row = room.stations[0].memory["1"].row
+    (before,) = await room.writer.call(lambda store: store.diagnoses(row))
+    world.print("1", DEATH)
+    world.pass_time(LATE_WORDS + timedelta(minutes=1))
+    clock[0] = world.now
+    await room.tick(30)
+    (after,) = await room.writer.call(lambda store: store.diagnoses(row))
+    await room.close()
+
+    assert before.document["cause"] is None
+    assert after.document["cause"]["text"] == "ValueError: bad batch"
