@@ -48,6 +48,7 @@ class ScriptedJob:
             ended_at=self.ended_at,
             exit_code=self.exit_code,
             attempt=self.attempt,
+            renews=self.attempt > 1,
             depends_on=self.depends_on if self.state is JobState.PENDING else (),
             details=Details(log_path=f"/home/alice/{self.id}.out", workdir="/home/alice", restarts=self.attempt - 1),
             time_limit=HOUR,

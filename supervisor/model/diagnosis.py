@@ -8,7 +8,7 @@ USUAL: dict[str, tuple[str, str]] = {
     "gpu-oom": ("deterministic", "Shrink batch, sequence length or the memory share; do not retry unchanged."),
     "host-oom": (
         "deterministic",
-        "Confirm in the kernel's or cgroup's events; give more memory or start fewer workers. The killed process may be a bystander.",
+        "Confirm in the kernel's or cgroup's events; give more memory or start fewer workers; what was killed may be a bystander.",
     ),
     "shared-memory-too-small": ("deterministic", "Enlarge /dev/shm or use fewer data workers."),
     "dataloader-crash": ("unknown", "Look at the kernel log and at ulimits of the node."),

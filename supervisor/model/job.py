@@ -171,13 +171,16 @@ class Observation:
     group: str | None = None
     """What its siblings share: array id, heterogeneous job's id, job set (POLL-11)."""
     group_size: int = 1
-    """Tasks that this one record stands for: a pending array is one record. 0 once each of them is a job of its own: not listed then."""
+    """Tasks that this one record stands for: a pending array is one record. 0 once each is a job of its own: not listed then."""
     nodes: tuple[str, ...] = ()
     node_count: int | None = None
     exit_code: int | None = None
     signal: int | None = None
     attempt: int | None = None
     """Number of this attempt, from 1; None where the backend cannot tell."""
+    renews: bool = False
+    """A later attempt to which the scheduler gave a new incarnation (Slurm: a new submit time on requeue). Elsewhere another
+    incarnation under the same id is another job (POLL-11)."""
     burn: Burn | None = None
     preemptions: Burn | None = None
     """Preemptions used up and allowed, where they have a budget of their own beside that of failures."""

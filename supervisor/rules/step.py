@@ -144,7 +144,7 @@ class _Walk:
 
     def _same_job(self, held: Held, seen: Observation) -> bool:
         """Another submit time under the same id: the next attempt, or another job altogether (POLL-11)."""
-        if (seen.attempt or 1) > 1 or (seen.details is not None and (seen.details.restarts or 0) > 0):
+        if seen.renews or (seen.details is not None and (seen.details.restarts or 0) > 0):
             return True
         return any(
             told.key.incarnation == held.key.incarnation and not told.final for told in self.ended.get(held.key.id, ())
