@@ -1,5 +1,7 @@
 """Tracebacks are put together from their own stream's lines; chains keep their beginning; quoted ones don't count."""
 
+import pytest
+
 from tests.diagnosis.conftest import Ask
 
 CHAINED = """Traceback (most recent call last):
@@ -178,3 +180,39 @@ def test_a_structured_log_of_level_error_is_the_programs_own(ask: Ask):
     answer = ask(r'{"level": "error", "msg": "Traceback:\n  File \"a.py\"\nRuntimeError: CUDA out of memory"}' + "\n")
 
     assert answer.category == "gpu-oom"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "node-02: ",
+        "trainer-launcher: ",
+        "i.pretrain/0 ",
+        "[1,3]<stderr>:",
+        "vllm-1  | ",
+        "May 04 12:00:01 node-4 prog[77]: ",
+        "2026-05-04T12:00:01+0000 node-4 prog[77]: ",
+        "2026-05-04T12:00:01.123456789Z ",
+        "2026-05-04 12:00:01,123 INFO launcher: ",
+        "2026-05-04 12:00:01,123 - launcher - ERROR - ",
+        "3: ",
+        " 3: ",
+        "3: node-02: ",
+    ],
+)
+def test_an_exception_behind_a_launchers_prefix_is_put_together(ask: Ask, prefix: str):
+    """FIND-7: whoever relays the lines, and with other streams' lines in between where the prefix names a stream."""
+    between = "" if prefix.startswith("2026") and "node" not in prefix else "some other line\n"
+    traceback = (
+        "Traceback (most recent call last):",
+        '  File "/home/alice/train.py", line 40, in main',
+        "    run(config)",
+        '  File "/home/alice/data.py", line 7, in run',
+        "    raise RowsMissing(name)",
+        "RowsMissing: shard 4",
+    )
+    answer = ask("srun: job 5 queued\n" + "".join(f"{prefix}{line}\n{between}" for line in traceback))
+
+    assert (answer.category, answer.exception and answer.exception.type) == ("rank-crash", "RowsMissing")
+    assert answer.exception is not None
+    assert [frame.function for frame in answer.exception.frames] == ["main", "run"]
