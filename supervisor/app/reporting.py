@@ -43,6 +43,7 @@ class Reporter:
             # In its own report this tick is the last one, though it is marked as finished only together with the report.
             this = running._replace(finished_at=done.finished_at, took_s=done.took_s)
             summary = summary._replace(last_tick=this, running_tick=None)
+        jobs = status.one_row_each(jobs, summary.clusters)
         moves = [move for each in done.clusters for move in each.moves]
         said = self._alerts(store, summary, jobs, now)
         document = status.document(summary, jobs, now)

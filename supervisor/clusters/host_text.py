@@ -249,7 +249,11 @@ def _judged(live: Live, record: Mapping[str, Any], answer: Answer) -> tuple[JobS
     if record["machine"] != answer.machine:
         return JobState.UNKNOWN, "elsewhere", "it was launched on another machine that shares this records folder"
     if record["boot"] != answer.boot and record.get("host") != answer.node:
-        return JobState.UNKNOWN, "elsewhere", "it was launched on a machine of another name that shares this records folder"
+        return (
+            JobState.UNKNOWN,
+            "elsewhere",
+            "it was launched on a machine of another name that shares this records folder",
+        )
     if record["boot"] != answer.boot:
         return (
             JobState.NODE_FAILED,

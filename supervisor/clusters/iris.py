@@ -158,6 +158,7 @@ class IrisCluster:
             lines=lines,
             changed=[clock.corrected(one) for one in changed],
             ended=[clock.corrected(one) for one in ended],
+            gone=frozenset(missing) - there,
             logs=logs,
             clock_offset=clock.offset,
             problems=tuple(problems),

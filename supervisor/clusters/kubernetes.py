@@ -99,6 +99,7 @@ class KubernetesCluster:
             lines=lines,
             changed=[clock.corrected(one) for one in changed],
             ended=[clock.corrected(one) for one in ended],
+            gone=frozenset(key.id for key in gone if key.id not in reads),
             logs=logs,
             clock_offset=clock.offset,
             version=served.release,

@@ -79,6 +79,7 @@ class Signature:
     explains: frozenset[str] = frozenset()
     survives: bool = False
     service: bool = False
+    set_off: bool = False
     pick: str = "first"
     why: str = ""
     action: str = ""
@@ -164,7 +165,7 @@ _TEXT = {"code", "pattern", "role", "category", "depth", "confidence", "transien
     "source",
 }
 _LISTS = {"with", "unless", "healed_by", "explains", "matches", "spares", "crosstalk"}
-_ALL_KEYS = _TEXT | _LISTS | {"window", "where", "survives", "service"}
+_ALL_KEYS = _TEXT | _LISTS | {"window", "where", "survives", "service", "set_off"}
 
 
 def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: frozenset[str]) -> Signature:
@@ -198,11 +199,13 @@ def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: fro
     window = entry.get("window", _DEFAULT_WINDOW)
     if not isinstance(window, int) or isinstance(window, bool) or window < 0:
         raise wrong("`window` is a number of lines, 0 for the whole log")
-    for key in ("survives", "service"):
+    for key in ("survives", "service", "set_off"):
         if not isinstance(entry.get(key, False), bool):
             raise wrong(f"`{key}` is true or false")
     if entry.get("service") and role != "progress":
         raise wrong("`service` belongs to role 'progress'")
+    if entry.get("set_off") and not entry.get("with"):
+        raise wrong("`set_off` needs a `with` that shows that such lines are the program's own")
     pattern = _pattern(entry["pattern"], "pattern", wrong)
     if role == "progress" and pattern.caseless:
         raise wrong("progress is looked for by its plain text, so its pattern can't begin with (?i)")
@@ -226,6 +229,7 @@ def _signature(pack: str, number: int, entry: Mapping[str, Any], categories: fro
         explains=frozenset(entry.get("explains", ())),
         survives=entry.get("survives", False),
         service=entry.get("service", False),
+        set_off=entry.get("set_off", False),
         pick=_one_of(entry, "pick", ("first", "last"), "first", wrong),
         why=entry["why"],
         action=entry.get("action", USUAL.get(str(category), ("", ""))[1]),

@@ -62,6 +62,8 @@ def _why_cleared(evidence: Evidence, candidate: Candidate) -> str | None:
         enough = ADVANCES_THAT_CLEAR if evidence.follows(candidate, ("echo", "teardown")) else 1
         if advances >= enough:
             return "the run went on: progress advanced after it"
+    if candidate.category == "rank-crash" and (place := evidence.shut_down_before(candidate)) is not None:
+        return f"it comes while the program ends, after the work's proper end ({place.hit.code}, line {place.hit.line})"
     if not stays and (candidate.level <= SYMPTOM or candidate.category in TEARDOWN_LIKE):
         finish = evidence.finish_before(candidate)
         if finish is not None:

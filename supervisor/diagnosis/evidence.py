@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from supervisor.diagnosis.catalogue import ANY_EXCEPTION, Catalogue, Signature
+from supervisor.diagnosis.quoting import SET_OFF
 from supervisor.model.diagnosis import FileReading, Hit, Mark
 
 ROOT, FAULT, SYMPTOM, BARE, LAST_RESORT = 5, 4, 3, 2, 1
@@ -16,6 +17,10 @@ ADVANCES_THAT_CLEAR = 2
 """Steps after an error that show that the run went on. One may still have been under way in other ranks."""
 NEAR_S = 120.0
 """Seconds within which lines of different files are near each other."""
+AT_EXIT = frozenset({"atexit_error"})
+"""Codes of lines that head an error of the interpreter's own end."""
+CLOSING_LINES = 60
+"""Lines from the end of a file in which a test run's own summary stands."""
 GAP_THAT_HANDLES = 300
 """Lines of ordinary output after an exception of no known kind, before another one: the first was handled."""
 
@@ -132,6 +137,19 @@ class Evidence:
                         return True
         return False
 
+    def _accompanied(self, entry: Signature, file: int, hit: Hit) -> bool:
+        """True if what an entry wants to stand near it does. A line's own exception is near enough."""
+        if ANY_EXCEPTION in entry.with_ and hit.traceback is not None:
+            return True
+        return self.near(entry.with_, entry, file, hit, sure=False)
+
+    def _is_own_test(self, entry: Signature | None, file: int, hit: Hit) -> bool:
+        """True for a set-off line of a test run that is the program itself: its summary ends the file, no trainer runs."""
+        if entry is None or not entry.set_off or hit.quoted != SET_OFF or self.has_steps:
+            return False
+        closing = self.readings[file].lines - CLOSING_LINES
+        return any(f == file and line > closing for name in entry.with_ for f, line, _ in self._seen.get(name, ()))
+
     def healed(self, candidate: Candidate) -> str | None:
         """The code or category of a later hit in the same file that undoes a candidate."""
         signature = candidate.signature
@@ -145,7 +163,7 @@ class Evidence:
         aside = None
         for code in (hit.code, *hit.also):
             entry = self._entries.get(code)
-            if entry is None or (entry.with_ and not self.near(entry.with_, entry, file, hit, sure=False)):
+            if entry is None or (entry.with_ and not self._accompanied(entry, file, hit)):
                 continue
             if not entry.unless or not self.near(entry.unless, entry, file, hit, sure=True):
                 return entry, aside
@@ -161,7 +179,7 @@ class Evidence:
                 if signature is None and aside is not None and not hit.quoted:
                     self._set_aside(place, aside)
                     continue
-                if hit.quoted:
+                if hit.quoted and not self._is_own_test(signature, file, hit):
                     if candidate is not None:
                         self.cleared.append(Cleared(candidate, hit.quoted))
                 elif candidate is not None:
@@ -214,6 +232,24 @@ class Evidence:
             for other in self.candidates
             if other is not candidate
         )
+
+    def shut_down_before(self, candidate: Candidate) -> Place | None:
+        """The line that says that an error came while Python was ending, after the work's proper end and before it."""
+        finish = self.finish_before(candidate)
+        if finish is None or finish.file != candidate.file:
+            return None
+        between = [
+            mark.position or mark.text
+            for mark in (self.trainer_marks if self.has_steps else self.service_marks)[candidate.file]
+            if finish.hit.offset < mark.offset < candidate.hit.offset
+        ]
+        if len(set(between)) >= ADVANCES_THAT_CLEAR:
+            return None
+        for place in self.others:
+            is_there = place.file == finish.file and finish.hit.offset < place.hit.offset < candidate.hit.offset
+            if is_there and place.hit.code in AT_EXIT:
+                return place
+        return None
 
     def finish_before(self, candidate: Candidate) -> Place | None:
         """The last proper end before a candidate, by place or by clock."""

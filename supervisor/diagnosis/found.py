@@ -1,16 +1,22 @@
-"""What an engine reports of one chunk, collected with a cap a pattern, and the part of a line that holds a match."""
+"""What an engine reports of one chunk, collected with a cap a pattern, and the part of a line that speaks."""
 
 from __future__ import annotations
 
 import re
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from supervisor.diagnosis.catalogue import Signature
+from supervisor.diagnosis.lines import Line
+from supervisor.model.diagnosis import Traceback
 
 KEEP_FIRST = 24
 KEEP_LAST = 24
 """Hits kept of each pattern: so many of the first and of the last, in a chunk and in a file."""
 SHOWN = 4096
 """Bytes of a long line that are looked at and kept, around the match."""
+_WORTH = {"cause": 3, "echo": 2, "teardown": 1, "finish": 1}
 
 
 class Found:
@@ -85,3 +91,30 @@ def captures(matched: re.Match[bytes]) -> tuple[tuple[str, str], ...]:
     return tuple(
         (name, value.decode("utf-8", "replace")) for name, value in matched.groupdict().items() if value is not None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """An entry that matches a line."""
+
+    preference: tuple[int, int]
+    entry: Signature
+    captured: tuple[tuple[str, str], ...]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What one redraw of a line says."""
+
+    raw: bytes
+    line: Line
+    speakers: list[Speaker]
+    traceback: Traceback | None
+    header_at: int | None
+
+    @property
+    def worth(self) -> int:
+        """A fault goes before what a bar or a harmless line beside it says."""
+        worths = [_WORTH.get(speaker.entry.role, 0) for speaker in self.speakers[:1]]
+        return max(worths, default=_WORTH["cause"])

@@ -10,6 +10,7 @@ from supervisor.model.diagnosis import Traceback
 _BARRED = re.compile(rb"\s*(?:\|(?: |$)|> (?!File)|E {3,}\S|\xe2\x94\x82 )")
 _FENCE = re.compile(rb"\s*(?:```|~~~)")
 _STRUCTURED = re.compile(rb'"(?:level|levelname|severity|lvl)"\s*:\s*"(?:error|critical|fatal|err)"', re.I)
+SET_OFF = "it is set off as quoted text"
 _FENCE_REACH = 120
 """Lines above and below a hit in which a code block must open and close."""
 
@@ -19,7 +20,7 @@ def why_quoted(
 ) -> str | None:
     """A reason to take the line `buffer[at:end]` for data, or None. `match_at`: where in `line.text` it matches."""
     if _BARRED.match(line.message) and not (traceback is not None and traceback.has_header):
-        return "it is set off as quoted text"
+        return SET_OFF
     before = line.text[line.start : match_at]
     if b"\\n" in before and not _STRUCTURED.search(line.text):
         return "it stands inside a string that the program printed"

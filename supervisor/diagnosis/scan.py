@@ -17,7 +17,7 @@ from supervisor.diagnosis import clocks, quoting, tracebacks
 from supervisor.diagnosis.catalogue import ANY_EXCEPTION, Catalogue, Signature
 from supervisor.diagnosis.engines import Engine
 from supervisor.diagnosis.examples import match, preference
-from supervisor.diagnosis.found import KEEP_FIRST, KEEP_LAST, Found, captures
+from supervisor.diagnosis.found import KEEP_FIRST, KEEP_LAST, Found, Speaker, Words, captures
 from supervisor.diagnosis.found import part as part_of
 from supervisor.diagnosis.lines import take_apart
 from supervisor.diagnosis.patterns import Pattern
@@ -280,55 +280,63 @@ class _Reading:
     def line(
         self, at: int, numbers: Sequence[tuple[int, int]], high: int, *, sure: bool = False
     ) -> tuple[Hit | None, int | None]:
-        """What one line says: a hit, and where the header of the traceback that it ends stands."""
-        buffer, scanner = self.buffer, self.scanner
-        end = buffer.find(b"\n", at, high)
+        """What one line says: a hit, and where the header of the traceback that it ends stands.
+
+        Where carriage returns divide the line, the redraw that says most speaks; entries of the others stand in `also`.
+        """
+        end = self.buffer.find(b"\n", at, high)
         end = high if end < 0 else end
-        position = numbers[0][1] if numbers else at
-        start, stop = part_of(buffer, at, end, position)
-        raw = bytes(buffer[start:stop])
-        line = take_apart(raw)
-        speakers: list[tuple[tuple[int, int], Signature, tuple[tuple[str, str], ...], int]] = []
-        assembled = None
-        for number, place in numbers:
-            if number < _FIRST_ENTRY:
-                continue
-            entry = scanner.entries[number - _FIRST_ENTRY]
-            where = line
-            if not start <= place <= stop:
-                where = take_apart(bytes(buffer[slice(*part_of(buffer, at, end, place))]))
-            matched = match(entry, scanner.verifier(entry), where)
-            if matched is not None:
-                speakers.append((preference(entry, matched), entry, captures(matched), matched.start()))
-        message = tracebacks.strip_group_bar(line.message)
-        raised = tracebacks.raised(message, sure=sure)
-        if raised is not None:
-            assembled = tracebacks.assemble(buffer, 0, at, line, raised)
-            whole = assembled.traceback.frames or assembled.traceback.has_header
-            if not whole and not tracebacks.is_known_type(raised["type"]):
-                assembled = None
-        traceback = assembled.traceback if assembled else None
-        speakers = [speaker for speaker in speakers if scanner.frame_fits(speaker[1], traceback)]
-        if not speakers and traceback is None:
+        spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for number, place in numbers or [(1, at)]:
+            inside = next((span for span in spans if span[0] <= place <= span[1]), None)
+            spans.setdefault(inside or part_of(self.buffer, at, end, place), []).append((number, place))
+        heard = [self._heard(span, at, pairs, sure=sure) for span, pairs in spans.items()]
+        told = [words for words in heard if words.speakers or words.traceback is not None]
+        if not told:
             return None, None
-        speakers.sort(key=lambda speaker: speaker[0], reverse=True)
-        best = speakers[0] if speakers else None
+        best = max(told, key=lambda words: words.worth)
+        others = [speaker.entry.code for words in told for speaker in words.speakers[words is best :]]
+        line, first = best.line, best.speakers[0] if best.speakers else None
         return (
             Hit(
-                code=best[1].code if best else ANY_EXCEPTION,
-                also=tuple(speaker[1].code for speaker in speakers[1:]),
+                code=first.entry.code if first else ANY_EXCEPTION,
+                also=tuple(dict.fromkeys(others)),
                 line=0,
                 offset=self.base + at,
-                text=raw.rstrip(b"\r"),
-                message=message.decode("utf-8", "replace").strip(),
+                text=best.raw.rstrip(b"\r"),
+                message=tracebacks.strip_group_bar(line.message).decode("utf-8", "replace").strip(),
                 stream=line.stream,
-                clock=self.clock_at(at, raw),
-                captures=best[2] if best else (),
-                traceback=traceback,
-                quoted=quoting.why_quoted(buffer, at, end, high, line, best[3] if best else line.start, traceback),
+                clock=self.clock_at(at, best.raw),
+                captures=first.captured if first else (),
+                traceback=best.traceback,
+                quoted=quoting.why_quoted(
+                    self.buffer, at, end, high, line, first.at if first else line.start, best.traceback
+                ),
             ),
-            assembled.header_at if assembled else None,
+            best.header_at,
         )
+
+    def _heard(self, span: tuple[int, int], at: int, pairs: Sequence[tuple[int, int]], *, sure: bool) -> Words:
+        """Entries and exception that one redraw of a line, or the part of a long line around a match, speaks of."""
+        scanner = self.scanner
+        raw = bytes(self.buffer[slice(*span)])
+        line = take_apart(raw)
+        speakers: list[Speaker] = []
+        for number in dict.fromkeys(number for number, _ in pairs if number >= _FIRST_ENTRY):
+            entry = scanner.entries[number - _FIRST_ENTRY]
+            matched = match(entry, scanner.verifier(entry), line)
+            if matched is not None:
+                speakers.append(Speaker(preference(entry, matched), entry, captures(matched), matched.start()))
+        traceback, header_at = None, None
+        raised = tracebacks.raised(tracebacks.strip_group_bar(line.message), sure=sure)
+        if raised is not None:
+            assembled = tracebacks.assemble(self.buffer, 0, at, line, raised)
+            whole = assembled.traceback.frames or assembled.traceback.has_header
+            if whole or tracebacks.is_known_type(raised["type"]):
+                traceback, header_at = assembled.traceback, assembled.header_at
+        speakers = [speaker for speaker in speakers if scanner.frame_fits(speaker.entry, traceback)]
+        speakers.sort(key=lambda speaker: speaker.preference, reverse=True)
+        return Words(raw, line, speakers, traceback, header_at)
 
     def clock_at(self, at: int, text: bytes) -> float | None:
         """A line's own time stamp, or the nearest one above it; a mere time of day takes its day from above."""

@@ -52,6 +52,8 @@ class Polled:
     """Ended attempts from accounting or the lifecycle record, since ``Watch.ended_since`` or asked for by id."""
     ends_read: bool = True
     """Whether the source of ``ended`` answered. If not, a job that is gone stays where it is, and nothing counts as absent."""
+    gone: Set[str] = frozenset()
+    """Ids of live jobs that are not listed and that were asked for by themselves: positively not there (POLL-5)."""
     logs: Mapping[str, LogStat] = field(default_factory=dict)
     """By job id."""
     headroom: Headroom | None = None

@@ -337,3 +337,20 @@ def exit_code(summary: Any, jobs: Iterable[Any], now: datetime, *, waiting: int 
     if monitor_state(summary, now, gone)[0] != "ok":
         return 4
     return 3 if waiting or any(job.worst in ("fault", "watch") for job in jobs) else 0
+
+
+def one_row_each(jobs: Sequence[Any], clusters: Iterable[Any]) -> list[Any]:
+    """Without the rows of an iris controller that handed a job on to another cluster which reports it too: one job, one row.
+
+    Where the other does not report it, the first controller's row is all that is known of it, and stays.
+    """
+    controllers = {each.name for each in clusters if each.kind == "iris"}
+    if not controllers:
+        return list(jobs)
+    told = {(job.cluster, job.id) for job in jobs}
+
+    def elsewhere(job: Any) -> bool:
+        peer = job.partition
+        return job.cluster in controllers and peer is not None and peer != job.cluster and (peer, job.id) in told
+
+    return [job for job in jobs if not elsewhere(job)]

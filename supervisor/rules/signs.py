@@ -84,9 +84,10 @@ def _absent(facts: Facts, _now: datetime) -> Answer:
         return None
     times = facts.absences
     gone = times > facts.limits.absences_to_call_gone
-    said = Evidence("absence", f"{times} good readings in a row list it nowhere")
+    said = Evidence("absence", "no good reading lists it any more, and nothing tells its end")
     if gone:
-        return SignRead(Sign.VANISHED, f"neither listed nor found ended in {times} good readings", (said,))
+        text = f"neither listed nor found ended, in {times} good readings or when it was asked for by itself"
+        return SignRead(Sign.VANISHED, text, (said,))
     return SignRead(Sign.MISSING, "neither listed nor found ended; that alone proves no end", (said,))
 
 

@@ -292,6 +292,9 @@ class _Walk:
         if run is not None and log.stat is not None and log.stat.path == run.file:
             log = heard(log, run.summary, limits.cadence_points)
         child = self.children.get(held.key.id) or held.successor
+        absences = held.life.absences + 1 if seen is Seen.ABSENT else 0
+        if absences and held.key.id in self.polled.gone:  # the confirming question was asked already (POLL-5)
+            absences = max(absences, limits.absences_to_call_gone + 1)
         return Facts(
             held=held,
             seen=seen,
@@ -303,7 +306,7 @@ class _Walk:
             followed=run,
             successor=child,
             successor_live=self._goes_on(child, observation.ended_at),
-            absences=held.life.absences + 1 if seen is Seen.ABSENT else 0,
+            absences=absences,
             evidence_source=source,
         )
 

@@ -149,3 +149,23 @@ def test_holds_and_hidden_rows_are_said_at_the_foot():
 def test_only_a_terminal_gets_colour():
     assert "\x1b" not in shown(a_job(worst="fault"))
     assert "\x1b[31m" in shown(a_job(worst="fault"), colour=True)
+
+
+def test_a_job_that_a_controller_handed_on_is_one_row_where_the_other_cluster_reports_it_too():
+    """Federation: only where both tell of it, and only of iris controllers: a Slurm partition may bear a cluster's name."""
+    from types import SimpleNamespace
+
+    from supervisor.reports import status
+
+    def row(cluster, job, partition=None):
+        return SimpleNamespace(cluster=cluster, id=job, partition=partition)
+
+    clusters = [
+        SimpleNamespace(name=name, kind=kind) for name, kind in (("hub", "iris"), ("east", "iris"), ("gpu", "slurm"))
+    ]
+    handed, there, alone = row("hub", "alice/a", "east"), row("east", "alice/a"), row("hub", "alice/b", "east")
+    slurm, twin = row("gpu", "7", "east"), row("east", "7")
+
+    shown = status.one_row_each([handed, there, alone, slurm, twin], clusters)
+
+    assert shown == [there, alone, slurm, twin]

@@ -383,3 +383,18 @@ def test_every_move_has_a_reason_and_every_end_its_evidence(events):
         assert move.read.reason
         if move.read.sign not in (Sign.MISSING, Sign.UNSEEN) and move.after.phase is Phase.TERMINAL:
             assert move.read.evidence
+
+
+def test_a_job_whose_record_was_asked_for_and_is_not_there_vanishes_at_once():
+    """POLL-5: on Kubernetes and iris one confirming question is enough; on Slurm accounting lags, and two further readings are."""
+    world = World()
+    watcher = running(world, "42", "43")
+    world.end("42", JobState.FAILED, 1)
+    world.end("43", JobState.FAILED, 1)
+    reading = world.read(watcher.memory.watch(watcher.lines, watcher.since), lag=frozenset({"42", "43"}))
+    steps = step(
+        watcher.memory, replace(reading, gone=frozenset({"42"})), BOOK, lambda name: "other", examine, world.now
+    )
+
+    assert steps.changed["42"].life.outcome is Outcome.VANISHED
+    assert steps.changed["43"].life.phase is Phase.RUNNING

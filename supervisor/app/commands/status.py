@@ -99,6 +99,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         narrow = {"buckets": args.bucket, "clusters": args.cluster, "phases": args.phase, "rows": rows}
         whole = args.all or args.json or bool(rows)
         jobs, hidden = _shown(light, narrow, since, every=every, whole=whole)
+        jobs = status.one_row_each(jobs, summary.clusters)
         holds = light.holds()
     code = status.exit_code(summary, jobs, now, gone=gone)
     if args.json:
