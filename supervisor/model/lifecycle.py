@@ -41,6 +41,8 @@ class Sign(StrEnum):
     """Missing for more good readings than the rule allows."""
     RESTARTED = "restarted"
     """A new attempt under the same id (requeue, preemption, retry)."""
+    SEEN_AGAIN = "seen_again"
+    """It was held as vanished, and is listed as living: it was never gone."""
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"

@@ -37,16 +37,12 @@ TABLE: dict[tuple[Phase, Sign], Phase] = {
     # Every end ends every live phase, and a better-founded one may correct the outcome of an ended job.
     **{(phase, sign): Phase.TERMINAL for phase in _LIVE for sign in ENDS},
     # A job held as vanished that is listed again was never gone.
-    (Phase.TERMINAL, Sign.WAITING): Phase.BRING_UP,
-    (Phase.TERMINAL, Sign.LOADING): Phase.BRING_UP,
-    (Phase.TERMINAL, Sign.PROGRESSING): Phase.RUNNING,
+    (Phase.TERMINAL, Sign.SEEN_AGAIN): Phase.BRING_UP,
     (Phase.TERMINAL, Sign.LADDER_STARTED): Phase.CLEANUP,
     (Phase.TERMINAL, Sign.LADDER_CLIMBED): Phase.DONE,
     (Phase.CLEANUP, Sign.LADDER_CLIMBED): Phase.DONE,
 }
-"""All steps there are. ``(TERMINAL, live sign)`` holds only for a vanished job; see :func:`advance`."""
-
-_REVIVAL = frozenset({Sign.WAITING, Sign.LOADING, Sign.PROGRESSING})
+"""All steps there are."""
 
 CORRECTIONS: frozenset[tuple[Outcome, Sign]] = frozenset(
     {(Outcome.TIMED_OUT, Sign.HANDED_ON)} | {(Outcome.VANISHED, sign) for sign in ENDS if sign is not Sign.VANISHED}
@@ -77,8 +73,6 @@ def _after(life: Lifecycle, sign: Sign, now: datetime) -> Lifecycle:
         if sign in ENDS:
             correct = life.outcome is not None and (life.outcome, sign) in CORRECTIONS
             return replace(life, outcome=ENDED_AS[sign.value]) if correct else life
-        if sign in _REVIVAL and life.outcome is not Outcome.VANISHED:
-            return life
     phase = TABLE.get((life.phase, sign), life.phase)
     attempt = life.attempt + 1 if sign is Sign.RESTARTED else life.attempt
     if phase is life.phase and attempt == life.attempt:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from supervisor.model.facts import Facts, Seen
-from supervisor.model.job import JobState
+from supervisor.model.job import JobState, Outcome
 from supervisor.model.lifecycle import Evidence, Sign, SignRead
 from supervisor.model.logs import LogState
 
@@ -51,6 +51,13 @@ def _restarted(facts: Facts, _now: datetime) -> Answer:
     if facts.new_attempt:
         number = facts.held.life.attempt + 1
         return SignRead(Sign.RESTARTED, f"attempt {number} began under the same id", (_scheduler_words(facts),))
+    return None
+
+
+def _seen_again(facts: Facts, _now: datetime) -> Answer:
+    """POLL-4: to be listed as living outweighs any count of absences, whatever its log says."""
+    if facts.held.life.outcome is Outcome.VANISHED and facts.seen is Seen.LISTED and facts.observation.state.live:
+        return SignRead(Sign.SEEN_AGAIN, "it was held as vanished, and is listed again", (_scheduler_words(facts),))
     return None
 
 
@@ -170,6 +177,7 @@ def _quiet(_facts: Facts, _now: datetime) -> Answer:
 TESTS: tuple[Callable[[Facts, datetime], Answer], ...] = (
     _unseen,
     _restarted,
+    _seen_again,
     _ended,
     _absent,
     _unclear,

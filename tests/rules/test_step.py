@@ -398,3 +398,24 @@ def test_a_job_whose_record_was_asked_for_and_is_not_there_vanishes_at_once():
 
     assert steps.changed["42"].life.outcome is Outcome.VANISHED
     assert steps.changed["43"].life.phase is Phase.RUNNING
+
+
+def test_a_job_held_as_vanished_that_is_listed_again_lives_again_whatever_its_log_does():
+    """POLL-4: accounting and queue that lied together do not bury a running job."""
+    world = World()
+    watcher = running(world, "42", "43")
+    for job in ("42", "43"):
+        world.jobs[job].listed = False
+    for _ in range(3):
+        world.pass_time()
+        watcher.look()
+    assert watcher.life("42").outcome is Outcome.VANISHED
+
+    world.pass_time(20 * MINUTE)
+    world.print("43")
+    for job in ("42", "43"):
+        world.jobs[job].listed = True
+    watcher.look()
+    watcher.look()
+    assert (watcher.life("42").phase, watcher.life("42").outcome) == (Phase.SUSPECT, None), "its log is silent"
+    assert (watcher.life("43").phase, watcher.life("43").outcome) == (Phase.RUNNING, None)
