@@ -73,6 +73,7 @@ class Evidence:
     def __init__(self, readings: Sequence[FileReading], catalogue: Catalogue) -> None:
         self.readings, self.catalogue = readings, catalogue
         self._entries = catalogue.by_code
+        self._closings = frozenset(name for e in catalogue.signatures if e.set_off for name in e.with_)
         self._seen = self._index()
         self.trainer_marks, self.service_marks = self._marks()
         self.cleared: list[Cleared] = []
@@ -145,10 +146,10 @@ class Evidence:
 
     def _is_own_test(self, entry: Signature | None, file: int, hit: Hit) -> bool:
         """True for a set-off line of a test run that is the program itself: its summary ends the file, no trainer runs."""
-        if entry is None or not entry.set_off or hit.quoted != SET_OFF or self.has_steps:
+        if hit.quoted != SET_OFF or self.has_steps or (not entry.set_off if entry else hit.traceback is None):
             return False
         closing = self.readings[file].lines - CLOSING_LINES
-        return any(f == file and line > closing for name in entry.with_ for f, line, _ in self._seen.get(name, ()))
+        return any(f == file and line > closing for name in self._closings for f, line, _ in self._seen.get(name, ()))
 
     def healed(self, candidate: Candidate) -> str | None:
         """The code or category of a later hit in the same file that undoes a candidate."""

@@ -8,6 +8,8 @@ from supervisor.diagnosis.lines import Line, take_apart
 from supervisor.model.diagnosis import Traceback
 
 _BARRED = re.compile(rb"\s*(?:\|(?: |$)|> (?!File)|E {3,}\S|\xe2\x94\x82 )")
+_TEST_PLACE = re.compile(rb"[\w./-]+\.py:\d+: [A-Za-z_][\w.]*\s*")
+"""How pytest says where an assertion failed."""
 _FENCE = re.compile(rb"\s*(?:```|~~~)")
 _STRUCTURED = re.compile(rb'"(?:level|levelname|severity|lvl)"\s*:\s*"(?:error|critical|fatal|err)"', re.I)
 SET_OFF = "it is set off as quoted text"
@@ -19,7 +21,8 @@ def why_quoted(
     buffer: bytearray, at: int, end: int, high: int, line: Line, match_at: int, traceback: Traceback | None
 ) -> str | None:
     """A reason to take the line `buffer[at:end]` for data, or None. `match_at`: where in `line.text` it matches."""
-    if _BARRED.match(line.message) and not (traceback is not None and traceback.has_header):
+    set_off = _BARRED.match(line.message) or _TEST_PLACE.fullmatch(line.text)
+    if set_off and not (traceback is not None and traceback.has_header):
         return SET_OFF
     before = line.text[line.start : match_at]
     if b"\\n" in before and not _STRUCTURED.search(line.text):

@@ -223,3 +223,54 @@ def test_a_lost_node_explains_a_mere_symptom(ask: Ask):
 
     assert answer.category == "node-fail"
     assert [echo.signature for echo in answer.echoes] == ["watchdog"]
+
+
+def test_a_traceback_of_the_interpreters_own_end_is_no_fault_after_the_proper_end(ask_shipped: Ask):
+    late = "Error in atexit._run_exitfuncs:\n" + TRACEBACK + "ReferenceGone: weakly-referenced object\n"
+
+    assert ask_shipped(STEPS + "Training finished\n" + late).category == "none"
+    assert ask_shipped(STEPS + late).category == "rank-crash"
+
+
+def test_an_unknown_exception_as_context_of_a_chain_gives_way_to_a_named_cause(ask: Ask):
+    """FIND-7: the named one later in the same chain is the cause."""
+    joined = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    answer = ask(STEPS + TRACEBACK + "CacheMissed: 3\n" + joined + TRACEBACK + "RuntimeError: CUDA out of memory\n")
+
+    assert answer.category == "gpu-oom"
+
+
+PYTEST = """============================= test session starts ==============================
+tests/test_accuracy.py F                                                 [100%]
+=================================== FAILURES ===================================
+    def test_accuracy():
+>       assert score >= 0.62
+E       assert 0.581 >= 0.62
+tests/test_accuracy.py:12: AssertionError
+=========================== short test summary info ============================
+FAILED tests/test_accuracy.py::test_accuracy - assert 0.581 >= 0.62
+"""
+
+
+def test_a_tests_bound_speaks_where_the_program_is_the_test(ask_shipped: Ask):
+    answer = ask_shipped(PYTEST + "============================== 1 failed in 812.44s ==============================\n")
+
+    assert answer.category == "eval-assertion"
+    assert answer.cause is not None
+    assert answer.cause.text == b"E       assert 0.581 >= 0.62"
+
+
+def test_a_tests_output_inside_a_rollout_is_not_the_programs_own(ask_shipped: Ask):
+    """RL-6: what a rollout's tests print is scored, not suffered."""
+    inside = PYTEST + "============================== 1 failed in 2.44s ==============================\n"
+
+    assert ask_shipped(inside + "rollout 7 of 64 scored 0\n" * 80).category == "none"
+
+
+def test_a_harmless_redraw_hides_no_fault_on_the_same_physical_line(ask: Ask):
+    """NOISE-1"""
+    answer = ask(STEPS + "still waiting for block 60 seconds\rRuntimeError: CUDA out of memory\n")
+
+    assert answer.category == "gpu-oom"
+    assert answer.cause is not None
+    assert answer.cause.text == b"RuntimeError: CUDA out of memory"
