@@ -16,10 +16,10 @@ from supervisor.app.writing import Writer
 from supervisor.dialects import excerpt, follow, next_attempt, summarise
 from supervisor.model.errors import ClusterError
 from supervisor.model.facts import Followed, Held
-from supervisor.model.logs import LogRead, LogStat, LogText, LogUnread, LogWanted
+from supervisor.model.logs import LogRead, LogStat, LogState, LogText, LogUnread, LogWanted
 from supervisor.model.polling import Polled
 from supervisor.model.records import LogCursor
-from supervisor.rules.reading import Plan, share
+from supervisor.rules.reading import Plan, plan, share
 
 log = structlog.get_logger("supervisor.follow")
 
@@ -31,6 +31,9 @@ class Follower:
         self.writer, self.kept, self.limits = writer, kept, limits
         self._runs: dict[str, dict[str, Followed]] = {}
         self._bookmarks: dict[str, dict[str, str]] = {}
+        self._owed: dict[str, set[str]] = {}
+        """Jobs by cluster whose log holds more than could be read: asked again even if it does not grow (FIND-4)."""
+        self._unread: dict[str, dict[str, str]] = {}
 
     def runs(self, station: Station) -> Mapping[str, Followed]:
         """What is known of the runs of one cluster, by job id."""
@@ -39,6 +42,17 @@ class Follower:
     def bookmarks(self, station: Station) -> Mapping[str, str]:
         """Where each log of one cluster was left, by job id, as the backend itself put it."""
         return self._bookmarks.get(station.name, {})
+
+    def believed(self, station: Station, reading: Polled) -> Polled:
+        """``reading`` with each log as unread whose text could not be fetched: size and time alone are no look at it (FIND-4)."""
+        unread = self._unread.pop(station.name, {})
+        if not unread:
+            return reading
+        logs = {
+            job: replace(stat, state=LogState.UNREAD, reason=unread[job]) if job in unread else stat
+            for job, stat in reading.logs.items()
+        }
+        return replace(reading, logs=logs)
 
     async def load(self, station: Station) -> None:
         """After a start: the runs of the living jobs, as their logs told them before."""
@@ -67,15 +81,20 @@ class Follower:
         found = await self.writer.call(lambda store: store.log_cursors_of(set(rows.values())))
         cursors = {(each.job_row, each.path): each for each in found}
         known = {job: cursors.get((rows[job], stat.path)) for job, stat in stats.items() if job in rows}
-        plans = share({job: stats[job] for job in known}, known, self.limits.bytes_per_job, self.limits.bytes_per_tick)
+        per_job = self.limits.bytes_per_job
+        plans = share({job: stats[job] for job in known}, known, per_job, self.limits.bytes_per_tick)
+        waiting = {job for job in known if plan(job, stats[job], known[job], per_job) is not None}
+        owed = self._owed.setdefault(station.name, set())
+        owed -= stats.keys()
+        owed |= waiting - {each.wanted.job_id for each in plans}
         return await self._fetch(station, plans, stats, rows, known, now)
 
     def _grown(self, station: Station, reading: Polled) -> dict[str, LogStat]:
         """Logs of jobs that are stored already, whose size differs from what was last seen of them."""
-        found = {}
+        found, owed = {}, self._owed.get(station.name, ())
         for job, stat in reading.logs.items():
             held = station.memory.get(job)
-            if held is not None and held.row is not None and stat != held.log.stat:
+            if held is not None and held.row is not None and (stat != held.log.stat or job in owed):
                 found[job] = stat
         return found
 
@@ -97,6 +116,8 @@ class Follower:
             answer = answers.get((job, path), LogUnread(path, "no answer"))
             if isinstance(answer, LogUnread):
                 log.warning("log.unread", job=f"{station.name}/{job}", path=path, reason=answer.reason)
+                self._unread.setdefault(station.name, {})[job] = answer.reason
+                self._owed.setdefault(station.name, set()).add(job)
                 continue
             before = await self._state_before(station, job, known[job], afresh=each.afresh)
             cursor = await self.keep(rows[job], stats[job], known[job], answer, afresh=each.afresh)
@@ -229,6 +250,4 @@ def _heard(state: Mapping[str, object], piece: LogText, written_at: datetime) ->
 
 
 def _stat_of(piece: LogText) -> LogStat:
-    from supervisor.model.logs import LogState
-
     return LogStat(piece.path, LogState.READ, size=piece.size)

@@ -154,6 +154,7 @@ class Sweeper:
         if isinstance(reading, Polled) and station.cluster is not None:
             news = await self.follower.follow(station, reading, self.clock())
             news |= await self.follower.last_lines(station, reading, self.clock())
+            reading = self.follower.believed(station, reading)
         return await self._store(station, reading, news, tick, began)
 
     async def _load(self, station: Station, now: datetime) -> None:

@@ -20,7 +20,7 @@ from supervisor.app.rooms import Rooms, rooms
 from supervisor.app.settings import ClusterSection, Settings, rulebook
 from supervisor.app.sweep import Sweeper, TickDone
 from supervisor.app.writing import Writer
-from supervisor.model.errors import SupervisorError
+from supervisor.model.errors import StoreError, SupervisorError
 from supervisor.model.lifecycle import Phase
 from supervisor.model.records import Heartbeat
 from supervisor.store.store import Store
@@ -49,6 +49,8 @@ class Watchroom:
         """One tick, the errands it left (as far as time allows), its report and its dated log."""
         done = await self.sweeper.tick(self.stations, budget_s)
         await self.run_errands(ERRANDS_IN_TICK)
+        if done.clusters and all(each.state == "elsewhere" for each in done.clusters):
+            return done  # another daemon holds them all: its own reports tell of them, and ours would only repeat it
         try:
             await self.reporter.report(done)
         except OSError as error:
@@ -116,8 +118,10 @@ class Watchroom:
 
     async def _housekeeping(self) -> None:
         """Once an hour: thin what may be thinned, forget the kept text of long-ended jobs."""
-        now = self.clock()
-        await self.errands.housekeeping(now)
+        try:
+            await self.errands.housekeeping(self.clock())
+        except StoreError as error:
+            log.warning("housekeeping.put_off", reason=str(error))
 
 
 def open_watchroom(settings: Settings, clock: Callable[[], datetime], owner: str) -> Watchroom:

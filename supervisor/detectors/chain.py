@@ -23,6 +23,8 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
         yield Finding("CHAIN-4", Severity.FAULT, text, (words,), key="CHAIN")
     elif outcome is Outcome.COMPLETED and facts.successor is not None and facts.successor_live:
         yield from _left_over(facts)
+    elif outcome is Outcome.COMPLETED:
+        yield from _short(facts)
 
 
 def _left_over(facts: Facts) -> Iterable[Finding]:
@@ -36,4 +38,18 @@ def _left_over(facts: Facts) -> Iterable[Finding]:
     quotes = quoting.place(run, summary.finished) or quoting.place(run, summary.last_step)
     if quotes:
         text = f"done at its final step {total}, and its successor {facts.successor} is left over; recommended: cancel that one"
+        yield Finding("CHAIN-3", Severity.WATCH, text, quotes, key="CHAIN")
+
+
+def _short(facts: Facts) -> Iterable[Finding]:
+    """CHAIN-3, FAIL-3: exit status 0 is not the end of the work where the log stops before the final step and never says so."""
+    run = facts.followed
+    if run is None:
+        return
+    summary, step, total = run.summary, run.summary.progress.step, run.summary.progress.total
+    if step is None or total is None or step >= total or summary.finished is not None:
+        return
+    quotes = quoting.place(run, summary.last_step)
+    if quotes:
+        text = f"ended with exit status 0 at step {step} of {total}; its log does not say that the work was done"
         yield Finding("CHAIN-3", Severity.WATCH, text, quotes, key="CHAIN")

@@ -8,6 +8,7 @@ from typing import Any
 
 from supervisor.model.facts import Held
 from supervisor.model.lifecycle import Transition
+from supervisor.model.secrets import scrubbed
 from supervisor.reports.text import moment, plain
 
 LAST_LINES = 20
@@ -81,7 +82,7 @@ def _cause(diagnosis: Mapping[str, Any]) -> list[str]:
 def _quoted(text: bytes) -> list[str]:
     """The last lines as an indented block: nothing in them can end it or be taken for Markdown."""
     shown = text.decode("utf-8", "backslashreplace").splitlines()[-LAST_LINES:]
-    return [f"    {plain(line)[:_WIDE]}" for line in shown] or ["    (empty)"]
+    return [f"    {plain(scrubbed(line))[:_WIDE]}" for line in shown] or ["    (empty)"]
 
 
 def _not_none(reason: str | None) -> str | None:

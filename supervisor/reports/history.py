@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from supervisor.model.secrets import scrubbed
 from supervisor.reports.status import elapsed_s
 from supervisor.reports.text import moment, plain, span
 
@@ -123,7 +124,7 @@ def diagnosis_lines(document: Mapping[str, Any]) -> list[str]:
 
 def _quote(quote: Mapping[str, Any]) -> str:
     at = f":{quote['line']}" if quote.get("line") else ""
-    return f"{plain(str(quote.get('file')))}{at}: {plain(str(quote.get('text')))[:400]}"
+    return f"{plain(str(quote.get('file')))}{at}: {plain(scrubbed(str(quote.get('text'))))[:400]}"
 
 
 def _step(step: Any) -> str:

@@ -44,3 +44,23 @@ def monitor_state(summary: Any, now: datetime, gone: bool = False) -> tuple[str,
     if unread:
         return "late", "; ".join(f"{each.name} unread in {each.failed_polls} polls: {each.reason}" for each in unread)
     return "ok", None
+
+
+def stale_after(summary: Any) -> timedelta:
+    """Age of a reading beyond which it is not shown as the present: two intervals and a minute."""
+    beat = summary.heartbeats[0] if summary.heartbeats else None
+    return timedelta(seconds=beat.interval_s if beat else 900) * 2 + timedelta(seconds=60)
+
+
+def as_known_now(summary: Any, now: datetime) -> Any:
+    """``summary`` with each cluster as UNKNOWN that was not read for long: removed from the config, or held up (POLL-1, LIVE-1)."""
+    limit = stale_after(summary)
+    clusters = []
+    for each in summary.clusters:
+        old = each.last_good_at is not None and now - each.last_good_at > limit
+        if each.state == "ok" and old:
+            reason = "nobody reads it: not in the config any more, or its poll does not come to an end"
+            clusters.append(each._replace(state="unknown", reason=reason))
+        else:
+            clusters.append(each)
+    return summary._replace(clusters=clusters)

@@ -201,7 +201,9 @@ def remarks(job: Any) -> str:
     words = [f"{flag['rule']} {flag['text']}" for flag in json.loads(job.flags)] if job.flags else []
     found = json.loads(job.diagnosis) if job.diagnosis else None
     if found and isinstance(found.get("cause"), dict):
-        words.insert(min(1, len(words)), f"{found['category']}: {found['cause'].get('text', '')[:120]}")
+        from supervisor.model.secrets import scrubbed
+
+        words.insert(min(1, len(words)), f"{found['category']}: {scrubbed(found['cause'].get('text', ''))[:120]}")
     return "; ".join(words) or DASH
 
 

@@ -69,10 +69,9 @@ def _after(life: Lifecycle, sign: Sign, now: datetime) -> Lifecycle:
     if sign in DOUBT:
         # Being listed at all ends an absence; having no reading does not.
         return life if sign is Sign.UNSEEN or life.absences == 0 else replace(life, absences=0)
-    if life.phase is Phase.TERMINAL:
-        if sign in ENDS:
-            correct = life.outcome is not None and (life.outcome, sign) in CORRECTIONS
-            return replace(life, outcome=ENDED_AS[sign.value]) if correct else life
+    if life.phase is Phase.TERMINAL and sign in ENDS:
+        correct = life.outcome is not None and (life.outcome, sign) in CORRECTIONS
+        return replace(life, outcome=ENDED_AS[sign.value]) if correct else life
     phase = TABLE.get((life.phase, sign), life.phase)
     attempt = life.attempt + 1 if sign is Sign.RESTARTED else life.attempt
     if phase is life.phase and attempt == life.attempt:

@@ -35,20 +35,23 @@ def looked_at(known: LogFacts, stat: LogStat, started_at: datetime | None, now: 
     return fresh if known.speaks_steps else _progressed(fresh, output, (now - output).total_seconds(), points)
 
 
-def heard(known: LogFacts, summary: RunSummary, points: int) -> LogFacts:
+def heard(known: LogFacts, summary: RunSummary, started_at: datetime | None, points: int) -> LogFacts:
     """``known`` after what the log's text says. Once a dialect recognises the output, only its progress counts (LIVE-3, LIVE-4):
-    engines, heartbeats and loading bars do not, and until the first step there is none (LIVE-6).
+    engines, heartbeats and loading bars do not, and until this attempt's first step there is none (LIVE-6).
     """
     progress = summary.last_progress
     if progress is None and (summary.last_engine or summary.last_heartbeat or summary.last_bring_up) is None:
         return known
+    at = progress.seen_at if progress is not None else None
+    if at is not None and started_at is not None and at < started_at - timedelta(seconds=1):
+        at = None  # what an earlier attempt did is no progress of this one
     gaps = tuple(round(gap, 1) for gap in summary.step_gaps_s[-GAPS_KEPT:])
     return replace(
         known,
         step=summary.progress.step,
         total=summary.progress.total,
         speaks_steps=True,
-        progress_at=progress.seen_at if progress is not None and progress.seen_at is not None else None,
+        progress_at=at,
         gaps=gaps,
         cadence=cadence(gaps, points),
     )

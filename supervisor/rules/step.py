@@ -13,11 +13,12 @@ from datetime import datetime, timedelta
 
 from supervisor.model.facts import NO_LOG, PAST_ENDS_KEPT, Facts, Followed, Held, PastEnd, Seen
 from supervisor.model.findings import Finding, Flag
-from supervisor.model.job import NO_DETAILS, Dependency, JobState, Observation
+from supervisor.model.job import NO_DETAILS, Dependency, Details, JobState, Observation
 from supervisor.model.lifecycle import Effect, Evidence, Phase, Sign, SignRead, Transition
 from supervisor.model.polling import Polled
 from supervisor.model.records import AttemptRecord, ErrandWanted
 from supervisor.model.rulebook import Rulebook
+from supervisor.model.secrets import scrubbed
 from supervisor.rules.lifecycle import advance, born
 from supervisor.rules.memory import HANDING_ON, Memory
 from supervisor.rules.output import heard, looked_at, run_facts
@@ -220,7 +221,7 @@ class _Walk:
             life=born(began, attempt),
             bucket=self.bucket_of(seen.name),
             observation=seen,
-            details=seen.details or NO_DETAILS,
+            details=_without_secrets(seen.details) or NO_DETAILS,
             depends_on=_edges(seen),
             first_seen_at=self.now,
         )
@@ -290,7 +291,7 @@ class _Walk:
         if stat is not None and not new_attempt:
             log = looked_at(log, stat, observation.started_at, self.now, limits.cadence_points)
         if run is not None and log.stat is not None and log.stat.path == run.file:
-            log = heard(log, run.summary, limits.cadence_points)
+            log = heard(log, run.summary, observation.started_at, limits.cadence_points)
         child = self.children.get(held.key.id) or held.successor
         absences = held.life.absences + 1 if seen is Seen.ABSENT else 0
         if absences and held.key.id in self.polled.gone:  # the confirming question was asked already (POLL-5)
@@ -327,7 +328,7 @@ class _Walk:
 
     def _after(self, facts: Facts, move: Transition) -> Held:
         seen, held = facts.observation, facts.held
-        details = seen.details or (NO_DETAILS if facts.new_attempt else held.details)
+        details = _without_secrets(seen.details) or (NO_DETAILS if facts.new_attempt else held.details)
         depends = _edges(seen) or held.depends_on
         return replace(
             held,
@@ -405,6 +406,13 @@ def step(
     ``followed``: what the log text read so far says, by job id; ``news``: ids of which new text was read.
     """
     return _Walk(memory, polled, followed or {}, news, book, bucket_of, examine, now).run()
+
+
+def _without_secrets(details: Details | None) -> Details | None:
+    """A command line may hold a key; what is remembered, stored and shown of it does not."""
+    if details is None or not details.command:
+        return details
+    return replace(details, command=scrubbed(details.command))
 
 
 def _edges(seen: Observation) -> tuple[Dependency, ...]:

@@ -80,7 +80,9 @@ _NO_SPACE = "no space left on device"
 def fault(error: BaseException, shown: str, doing: str) -> StoreError:
     """One clear line for what a driver raised; ``doing`` says what was going on, for example ``storing the poll of vista``."""
     original = getattr(error, "orig", None) or error
-    first = " ".join(str(original).split())[:300]
+    from supervisor.model.secrets import scrubbed  # a driver repeats the URL that it could not read
+
+    first = scrubbed(" ".join(str(original).split()))[:300]
     kind, text = _read(original, first)
     said = f" ({first})" if first and kind is not StoreLocked else ""
     return kind(f"database {shown} {text}, while {doing}{said}")

@@ -468,3 +468,72 @@ async def test_lines_that_arrive_late_are_diagnosed_too(tmp_path):
 
     assert before.document["cause"] is None
     assert after.document["cause"]["text"] == "ValueError: bad batch"
+
+
+class Closed(ScriptedCluster):
+    """Tells size and time of its logs, and gives no text of them."""
+
+    reason = "permission denied"
+
+    async def read_logs(self, wanted, now):
+        from supervisor.model.logs import LogUnread
+
+        return {(each.job_id, each.path): LogUnread(each.path, self.reason) for each in wanted}
+
+
+async def test_a_log_whose_text_cannot_be_fetched_is_unread_never_silent_and_is_asked_for_again(tmp_path):
+    """FIND-4, LIVE-2"""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+
+    async def tick(span=timedelta(minutes=1)):
+        world.pass_time(span)
+        clock[0] = world.now
+        await room.tick(30)
+        return room.stations[0].memory["1"]
+
+    await room.tick(30)
+    world.print("1", b"step 1\n")
+    await tick()
+    room.stations[0].cluster = Closed(world)
+    world.print("1", b"step 2\nRuntimeError: CUDA error\n")
+    held = await tick()
+    assert (held.log.stat.state, held.log.stat.reason) == ("unread", "permission denied")
+    held = await tick(timedelta(hours=1))
+    assert held.life.phase is Phase.RUNNING, "an unread log is not a silent one"
+    assert [flag.finding.rule for flag in held.flags] == ["FIND-4"]
+
+    room.stations[0].cluster = ScriptedCluster(world)
+    held = await tick()
+    (cursor,) = await room.writer.call(lambda store: store.log_cursors(held.row))
+    await room.close()
+    assert held.log.stat.state == "read"
+    assert b"CUDA error" in room.errands.kept.text(cursor), "it was asked for again though it did not grow"
+
+
+async def test_a_new_attempt_is_not_progressing_on_what_the_one_before_printed(tmp_path):
+    """LIVE-6, LIVE-2: the same file, appended to or not."""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    for number in range(3):
+        world.pass_time()
+        world.print(
+            "1",
+            b"{'loss': 1.0, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.1}\n" + f"step {number}/50\n".encode(),
+        )
+        clock[0] = world.now
+        await room.tick(30)
+    world.requeue("1")
+    world.pass_time()
+    world.start("1")
+    world.jobs["1"].output_at = NOON + timedelta(minutes=3)
+    for _ in range(3):
+        clock[0] = world.now
+        await room.tick(30)
+        world.pass_time()
+    held = room.stations[0].memory["1"]
+    await room.close()
+
+    assert held.life.attempt == 2
+    assert held.life.phase is Phase.BRING_UP

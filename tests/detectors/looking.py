@@ -33,7 +33,7 @@ def facts_of(
         state, _ = follow(next_attempt(state) if number else None, log.encode(), 0, seen_at=seen_at)  # type: ignore[arg-type]
     summary = summarise(state, bucket)  # type: ignore[arg-type]
     limits = BOOK.limits_of(bucket)
-    log_facts = heard(some_log(), summary, limits.cadence_points)
+    log_facts = heard(some_log(), summary, None, limits.cadence_points)
     held = some_held(bucket=bucket, life=Lifecycle(phase=phase, since=NOON - HOUR), run=run_facts(summary))
     values = {
         "held": held,

@@ -77,3 +77,17 @@ def test_a_dead_daemon_promises_no_next_tick():
 
     assert (told["state"], told["next_tick_at"]) == ("dead", None)
     assert "next" not in head(a_summary(), NOON, gone=True)[0]
+
+
+def test_a_cluster_that_nobody_reads_any_more_is_not_shown_as_ok():
+    """POLL-1, LIVE-1: renamed or removed in the config, or held up for two intervals."""
+    from supervisor.reports.monitor import as_known_now
+
+    summary = a_summary(
+        a_cluster(name="kept", last_good_at=NOON), a_cluster(name="gone", last_good_at=NOON - 24 * HOUR)
+    )
+
+    shown = as_known_now(summary, NOON)
+
+    assert [(each.name, each.state) for each in shown.clusters] == [("kept", "ok"), ("gone", "unknown")]
+    assert "nobody reads it" in shown.clusters[1].reason

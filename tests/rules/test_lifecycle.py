@@ -7,7 +7,6 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.model.job import Outcome
 from supervisor.model.lifecycle import Effect, Lifecycle, Phase, Sign, SignRead
 from supervisor.rules.lifecycle import CORRECTIONS, DOUBT, ENDS, TABLE, advance, born, diagram
 from tests.some import NOON, some_key

@@ -78,6 +78,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     from supervisor.buckets import KINDS
     from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError
     from supervisor.reports import status
+    from supervisor.reports.monitor import as_known_now
     from supervisor.store.light import Light
 
     now = utc_now()
@@ -91,7 +92,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         # A monitor whose memory cannot be read is a dead one: said as such, and never as "no jobs".
         return _nothing(args, now, "dead", str(error))
     with light:
-        summary = light.summary()
+        summary = as_known_now(light.summary(), now)
         gone = _process_gone(summary)
         since = now - timedelta(hours=where.ended_hours)
         every = args.all or any(phase in ("terminal", "cleanup", "done") for phase in args.phase)

@@ -1,0 +1,44 @@
+"""Secrets that may stand in command lines and log lines, put out of sight before anything is stored or written down."""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "[secret]"
+
+_NAMED = re.compile(
+    r"""(?ix)
+    (?P<name>[\w.-]*(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passwd|credential)[\w.-]*)
+    (?P<gap>["']?\s*[=:]\s*["']?|["']?\s+)
+    (?P<value>[^\s"'&,;]{6,})
+    """
+)
+"""``--api_key=…``, ``HF_TOKEN=…``, ``password: …``; a value of some length, so that ``max_token 5`` is left alone."""
+_KNOWN = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[bapr]-[A-Za-z0-9-]{10,}"
+    r"|AKIA[0-9A-Z]{16}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+)"
+)
+"""Tokens that can be told by their own form."""
+_URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s/:@]*):(?P<password>[^\s/@]+)@", re.IGNORECASE)
+_COUNTS = re.compile(
+    r"(?i)(?:max|num|min|new|total|prompt|completion|input|output|special|pad|eos|bos|per|avg|mean)[\w.-]*token|tokens?_?(?:per|limit|budget|count|id)|tokeniz"
+)
+"""Words in which ``token`` means a piece of text."""
+
+
+def scrubbed(text: str) -> str:
+    """``text`` with the values of what is named like a secret, or looks like one, hidden. Its length may change."""
+    if len(text) < 8:
+        return text
+    text = _URL.sub(lambda m: f"{m['scheme']}{m['user']}:{HIDDEN}@", text)
+    text = _KNOWN.sub(HIDDEN, text)
+    return _NAMED.sub(_hidden, text)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    value, gap = found["value"], found["gap"]
+    if _COUNTS.search(found["name"]) or value.startswith(("-", "$", "%", "<", "{", "[secret")):
+        return found[0]
+    if not gap.strip(" \t\"'") and not found["name"].startswith("-"):
+        return found[0]  # prose: "the token expired"; on a command line the name begins with a dash
+    return f"{found['name']}{gap}{HIDDEN}"

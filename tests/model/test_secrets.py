@@ -1,0 +1,39 @@
+"""Secrets come from files or the environment, and reach no log, table, page or record."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.model.secrets import HIDDEN, scrubbed
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("python train.py --api_key=sk0123456789abcdef --lr 1e-6", "sk0123456789abcdef"),
+        ("python train.py --hf_token hf_abcdefghijklmnop0123", "hf_abcdefghijklmnop0123"),
+        ("WANDB_API_KEY=0123456789abcdef0123 bash run.sh", "0123456789abcdef0123"),
+        ("password: correct-horse", "correct-horse"),
+        ("postgresql://alice:hunter22@db.example/fleet", "hunter22"),
+        ("login with hf_abcdefghijklmnop0123 failed", "hf_abcdefghijklmnop0123"),
+        ('{"aws_secret_access_key": "AbCdEf0123456789"}', "AbCdEf0123456789"),
+    ],
+)
+def test_what_is_named_like_a_secret_or_looks_like_one_is_hidden(text, secret):
+    assert secret not in scrubbed(text)
+    assert HIDDEN in scrubbed(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_new_tokens=4096 total_tokens: 123456789",
+        "tokenizer = /models/qwen-7b/tokenizer.json",
+        "the token expired yesterday",
+        "special_tokens: <|endoftext|>",
+        "step 12/600 loss 0.1234",
+        "python train.py --lr 1e-6 --name rl__gsm8k",
+    ],
+)
+def test_what_is_no_secret_is_left_as_it_is(text):
+    assert scrubbed(text) == text
