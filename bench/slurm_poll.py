@@ -15,7 +15,7 @@ import random
 import statistics
 import time
 
-from supervisor.clusters.slurm_commands import UNIT, Nonce
+from supervisor.clusters.slurm_commands import QUEUE_FIELDS, UNIT, Nonce
 from supervisor.clusters.slurm_text import read_queue
 
 GOAL, FAIL = 1.5, 3.0
@@ -43,7 +43,8 @@ def record(number: int, rng: random.Random, *, changed: bool = False) -> str:
 
 def payload(jobs: int, changed: float) -> str:
     ends = random.Random(2)
-    texts = []
+    titles = UNIT.join(name.upper() for name in QUEUE_FIELDS)
+    texts = [titles + NONCE.end + "\n"]
     for number in range(jobs):
         texts.append(record(number, random.Random(number), changed=ends.random() < changed) + NONCE.end + "\n")
     return "".join(texts)

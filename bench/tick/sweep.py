@@ -38,7 +38,7 @@ from supervisor.app.sweep import Sweeper
 from supervisor.app.writing import Writer
 from supervisor.clusters.shell import Ran
 from supervisor.clusters.slurm import SlurmCluster
-from supervisor.clusters.slurm_commands import DETAIL_FIELDS, UNIT, Nonce
+from supervisor.clusters.slurm_commands import ACCOUNTING_FIELDS, DETAIL_FIELDS, QUEUE_FIELDS, UNIT, Nonce
 from supervisor.clusters.slurm_settings import SlurmSettings
 from supervisor.store.store import Store
 
@@ -72,7 +72,7 @@ def payloads(cluster: int) -> tuple[list[str], list[str]]:
 
 
 class Answering:
-    """A shell that answers with a given queue; everything else of the answer is empty and good."""
+    """A shell that answers with a given queue; nothing is in the rest of the answer but what makes it good."""
 
     place = "bench"
 
@@ -94,7 +94,8 @@ class Answering:
 
     def lists(self, queue: list[str]) -> None:
         """From now on the queue holds these records."""
-        self.queue, self.text = queue, "".join(f"{line}{END}\n" for line in queue)
+        titles = UNIT.join(name.upper() for name in QUEUE_FIELDS)
+        self.queue, self.text = queue, "".join(f"{line}{END}\n" for line in (titles, *queue))
 
     def _said(self, name: str, nonce: Nonce) -> str:
         if name == "clock":
@@ -108,7 +109,10 @@ class Answering:
         if name == "details":
             fresh = [line.split(UNIT, 3)[2] for line in self.queue if line not in self._told]
             self._told |= set(self.queue)
-            return "".join(f"{nonce.gap.join(_detail(job))}{nonce.end}\n" for job in fresh)
+            titles = nonce.gap.join(name.upper() for name in DETAIL_FIELDS)
+            return f"{titles}{nonce.end}\n" + "".join(f"{nonce.gap.join(_detail(job))}{nonce.end}\n" for job in fresh)
+        if name in ("ended", "found", "still"):
+            return nonce.gap.join(ACCOUNTING_FIELDS) + "\n"
         return ""
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from supervisor.clusters.slurm_commands import Nonce, Site, cancel_script, check
 from supervisor.clusters.slurm_files import NOT_THERE, read_piece
 from supervisor.clusters.slurm_jobs import all_started, clock_offset, ends, listed, used_up
 from supervisor.clusters.slurm_look import Looker
-from supervisor.clusters.slurm_reading import Look, version_words
+from supervisor.clusters.slurm_reading import REGISTERED_S, Look, version_words
 from supervisor.clusters.slurm_settings import SlurmSettings
 from supervisor.clusters.slurm_text import ACCOUNTING_IS_OFF, Answer, Part, read_answer, row_of, safe_text
 from supervisor.model.errors import ClusterError, LoginFailed, LoginNeedsPerson, NotApproved
@@ -85,16 +85,17 @@ class SlurmCluster:
                 self._first = at
                 return self._polled([seen], doubted, failures, watch, now, began)
             doubted.append(seen)
-            if len(doubted) > 1:
+            agreed = [one for one in doubted if one.look.not_again is None]
+            if len(agreed) > 1:
                 self._first = at
-                return self._polled(doubted, [], failures, watch, now, began)
+                return self._polled(agreed, [], failures, watch, now, began)
         if doubted and self._believed_alone(doubted[0], watch):
             return self._polled(doubted, [], failures, watch, now, began)
         return self._unreached(doubted, failures, watch, now, began)
 
     def _believed_alone(self, seen: _Seen, watch: Watch) -> bool:
         """An empty queue that no other login node could confirm: only where no job can be lost by it (POLL-3)."""
-        return not watch.live or (len(self._shells) == 1 and seen.why_not_alone(watch) is None)
+        return (not watch.live or len(self._shells) == 1) and seen.why_not_alone(watch) is None
 
     def _polled(
         self,
@@ -314,13 +315,18 @@ class _Seen:
 
     def why_not_alone(self, watch: Watch) -> str | None:
         """Why this empty queue is not believed though there is no other login node to ask; None if it is."""
-        if not self.look.ends_read:
+        look = self.look
+        if watch.live and not look.ends_read:
             return "and accounting can't be read"
-        still = self.look.said_live(watch)
+        still = look.said_live(watch) or {row.id: row.state for row in look.goes_on()}
         if still:
             job, word = next(iter(still.items()))
             return f"while accounting says of {len(still)} that they go on ({job} {word})"
-        return None
+        unknown = [] if look.accounting_off else look.unknown_to_accounting(watch)
+        old = any(look.now_s - _order(watch.live[job].incarnation) >= REGISTERED_S for job in unknown)
+        if unknown and len(unknown) == len(watch.live) and old:
+            return f"and accounting knows none of the {len(unknown)} that were live ({unknown[0]} is one)"
+        return look.not_again
 
 
 def receipt(answer: Answer, job: JobKey) -> CancelReceipt:

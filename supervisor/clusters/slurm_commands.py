@@ -8,8 +8,11 @@ a frame::
 
     MARK begin NAME        standard output follows
     MARK said NAME         standard error follows
-    MARK end NAME STATUS   exit status; 124 and 137 mean that its time was up
+    MARK end NAME STATUS   exit status; 124 means that its time was up
     MARK whole             the last line of a whole answer
+
+What reads the queue or accounting is never told to leave the titles out: a program that prints nothing at all, with exit
+status 0, would else look like an empty queue (POLL-2).
 """
 
 from __future__ import annotations
@@ -114,7 +117,7 @@ part who 10 printf '%s' "$users"
 
 _QUEUE = r"""
 part clock 10 date +%s
-part queue "$queue_s" squeue --local -h -a -t all -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} -O "$queue_fields"
+part queue "$queue_s" squeue --local -a -t all -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} -O "$queue_fields"
 """
 
 _VERSION = r"""
@@ -122,16 +125,21 @@ part version 10 squeue --version
 """
 
 _ENDED = r"""
-part ended "$accounting_s" sacct --local -n -X -D -P --delimiter="$gap" -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} \
+part ended "$accounting_s" sacct --local -X -D -P --delimiter="$gap" -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} \
   -s "$ended_states" -S "now-${since_s}seconds" -E now+3600seconds -o "$accounting_fields"
 """
 
+_STILL = r"""
+part still "$accounting_s" sacct --local -X -D -P --delimiter="$gap" -u "$users" ${accounts:+-A} ${accounts:+"$accounts"} \
+  -s R,S,PD -S now-60seconds -E now+60seconds -o "$accounting_fields"
+"""
+
 _LOOK_UP = r"""
-part found "$accounting_s" sacct --local -n -X -D -P --delimiter="$gap" -u "$users" -j "$ids" -o "$accounting_fields"
+part found "$accounting_s" sacct --local -X -D -P --delimiter="$gap" -u "$users" -j "$ids" -o "$accounting_fields"
 """
 
 _DETAILS = r"""
-part details "$queue_s" squeue --local -h -a -t all -u "$users" ${ids:+-j} ${ids:+"$ids"} -O "$detail_fields"
+part details "$queue_s" squeue --local -a -t all -u "$users" ${ids:+-j} ${ids:+"$ids"} -O "$detail_fields"
 """
 
 APART = r"""
@@ -149,15 +157,19 @@ part logs "$logs_s" sh -c "$apart" sh "$log_stat" "$end" "$@"
 LOG_STAT = r"""
 end=$1
 shift
-stat -L --printf "%s %Y %d %i %n$end\n" -- "$@"
+stat -L --printf "%s %Y %d %i %f %n$end\n" -- "$@"
 for path; do
-  [ -e "$path" ] && continue
+  if [ -e "$path" ]; then
+    [ -r "$path" ] || printf 'unreadable %s%s\n' "$path" "$end"
+    continue
+  fi
   folder=${path%/*}
   [ -d "${folder:-/}" ] && [ -x "${folder:-/}" ] && printf 'absent %s%s\n' "$path" "$end"
 done
 :
 """
-"""Size, time, device, inode of each file; and which are positively not there: their folder is, and can be entered."""
+"""Size, time, device, inode, mode of each file; which may not be read; and which are positively not there: their folder is,
+and can be entered."""
 
 _PLACES = r"""
 part places "$logs_s" sh -c "$apart" sh "$list_places" "$end" "$@"
@@ -178,7 +190,7 @@ while [ $# -ge 4 ]; do
       [ -f "$file" ] || continue
       seen=$((seen + 1))
       [ "$seen" -le 20 ] || break
-      stat -L --printf "$one %s %Y %d %i %n$end\n" -- "$file"
+      stat -L --printf "$one %s %Y %d %i %f %n$end\n" -- "$file"
     done
   done
 done
@@ -262,7 +274,7 @@ done
 """
 
 _ACCOUNTING_ANSWERS = r"""
-part ended "$accounting_s" sacct --local -n -X -P -u "$users" -S now-60seconds -o JobID
+part ended "$accounting_s" sacct --local -X -D -P --delimiter="$gap" -u "$users" -S now-60seconds -o "$accounting_fields"
 """
 
 # -- putting a script together -----------------------------------------------------------------------------------------
@@ -316,6 +328,11 @@ def follow_script(
     for chunk in chunks(find):
         parts += [_assign("ids", ",".join(chunk)), _LOOK_UP]
     return "".join((*parts, "whole\n"))
+
+
+def again_script(nonce: Nonce, *, users: Sequence[str], accounts: Sequence[str], site: Site) -> str:
+    """An empty queue asked for once more, and what accounting holds to be running or waiting (POLL-3)."""
+    return "".join((_assigned(nonce, site, users=users, accounts=accounts), _OPENING, _STILL, _QUEUE, "whole\n"))
 
 
 def places_script(nonce: Nonce, *, paths: Sequence[str], places: Sequence[Place], site: Site) -> str:

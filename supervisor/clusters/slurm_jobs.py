@@ -49,6 +49,13 @@ RUNS_AGAIN = frozenset({JobState.NODE_FAILED, JobState.PREEMPTED, JobState.REQUE
 """Ends after which the same id may run again without anybody's doing."""
 
 
+LAUNCH_FAILED = 53
+"""What Slurm writes in a signal's place where the batch script was never begun. No program died of it."""
+NOT_LAUNCHED = (
+    "it could not start: its output file could not be opened or its work directory entered (Slurm's code 0:53)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """The cluster's clock against ours (POLL-10)."""
@@ -89,13 +96,16 @@ def listed(row: QueueRow, clock: Clock, details: Details | None = None) -> Obser
     restarts = _number(row.restarts)
     own_end = state.ended and state not in ENDED_BY_OTHERS
     exit_code, signal = exit_of(row.exit_code, state) if own_end else (None, None)
+    reason = None if row.reason in ("None", "(null)", "") else row.reason
+    if signal == LAUNCH_FAILED:
+        signal, reason = None, f"{reason}: {NOT_LAUNCHED}" if reason else NOT_LAUNCHED
     return Observation(
         key=JobKey(clock.cluster, row.id, row.submit),
         name=row.name,
         user=row.user,
         state=state,
         scheduler_state=row.state,
-        reason=None if row.reason in ("None", "(null)", "") else row.reason,
+        reason=reason,
         submitted_at=clock.utc(row.submit),
         started_at=clock.utc(row.start) if ran else None,
         ended_at=clock.utc(row.stop) if state.ended else None,
@@ -122,6 +132,8 @@ def ended(
     """What accounting says of one attempt that ended."""
     state = accounting_state(row)
     exit_code, signal = exit_of(row.exit_code, state)
+    reason = NOT_LAUNCHED if signal == LAUNCH_FAILED else None
+    signal = None if reason else signal
     limit = _number(row.limit_min)
     return Observation(
         key=JobKey(clock.cluster, row.id, row.submit),
@@ -129,6 +141,7 @@ def ended(
         user=row.user,
         state=state,
         scheduler_state=row.state,
+        reason=reason,
         submitted_at=clock.utc(row.submit),
         started_at=clock.utc(row.start),
         ended_at=clock.utc(row.stop),

@@ -12,6 +12,7 @@ from supervisor.clusters.slurm_commands import (
     Nonce,
     Place,
     Site,
+    again_script,
     chunks,
     follow_script,
     places_script,
@@ -35,11 +36,13 @@ from supervisor.clusters.slurm_text import (
     FileRow,
     Part,
     QueueRow,
+    good,
     group_of,
     read_accounting,
     read_answer,
     read_details,
     read_places,
+    read_queue,
     row_of,
 )
 from supervisor.model.errors import ClusterError
@@ -73,6 +76,8 @@ class Looker:
         details: dict[str, DetailRow] = {}
         if wanted.details or wanted.find:
             details = await self._follow(look, wanted)
+        if not look.queue.lines:
+            await self._again(look)
         wanted.late = self._late(look, watch)
         await self._files(look, wanted, details)
         look.took = timedelta(seconds=time.monotonic() - began)
@@ -101,6 +106,27 @@ class Looker:
 
     async def _run(self, script: str, nonce: Nonce, limit_s: float) -> Answer:
         return read_answer(self.cluster, self.shell.place, await self.shell.run(script, limit_s=limit_s), nonce)
+
+    async def _again(self, look: Look) -> None:
+        """POLL-3: an empty queue is asked for once more, and accounting for what it holds to be running or waiting."""
+        nonce = self.fresh_nonce()
+        script = again_script(nonce, users=look.users, accounts=self.settings.accounts, site=self.site)
+        try:
+            answer = await self._run(script, nonce, self.site.of(queue=1, accounting=1))
+            part = good(self.cluster, self.shell.place, answer, "queue", "squeue")
+            lines = read_queue(part.text, nonce, {}, frozenset(look.users)).lines
+        except (ClusterError, ValueError) as error:
+            look.not_again = f"and asked again: {error.text if isinstance(error, ClusterError) else error}"
+            return
+        look.asked_again = True
+        if lines:
+            look.not_again = f"and asked again it lists {len(lines)}"
+        still = answer.get("still")
+        if still is not None and still.failure is None:
+            try:
+                look.still_rows = read_accounting(still.text, nonce)
+            except ValueError as error:
+                look.problems.append(f"accounting did not tell of what runs: {error}")
 
     # -- what follows from it --------------------------------------------------------------------------------------
 

@@ -53,6 +53,14 @@ class Look:
     found_rows: list[AccountingRow] = field(default_factory=list)
     """Whole histories of the jobs in ``sought``."""
     sought: frozenset[str] = frozenset()
+    asked_again: bool = False
+    """Whether this node, asked once more, said again that the queue is empty (POLL-3)."""
+    not_again: str | None = None
+    """What it said instead."""
+    still_rows: list[AccountingRow] = field(default_factory=list)
+    """What accounting holds to be running or waiting while the queue is empty."""
+    accounting_off: bool = False
+    """Whether the cluster keeps no accounting: the queue is all there is."""
     ends_read: bool = True
     details: dict[JobKey, Details] = field(default_factory=dict)
     started: dict[str, AccountingRow | QueueRow] = field(default_factory=dict)
@@ -95,6 +103,33 @@ class Look:
             if best is None or row.submitted >= best.submitted:
                 newest[row.id] = row
         return {job: row.state for job, row in newest.items() if accounting_state(row).live}
+
+    def unknown_to_accounting(self, watch: Watch) -> list[str]:
+        """Jobs held as live of which accounting has no row at all."""
+        told = {(row.id, row.submit) for row in self.rows}
+        later = {row.id: row.submitted for row in sorted(self.rows, key=lambda row: row.submitted)}
+        return sorted(
+            job
+            for job, key in watch.live.items()
+            if (job, key.incarnation) not in told
+            and later.get(job, -1) < _epoch(key.incarnation)
+            and job not in self.started
+        )
+
+    def goes_on(self) -> list[AccountingRow]:
+        """What accounting says runs or waits now. A record that outlived its time limit by a day was never closed."""
+        return [row for row in self.still_rows if accounting_state(row).live and not _never_closed(row, self.now_s)]
+
+
+def _never_closed(row: AccountingRow, now_s: int) -> bool:
+    limited = row.start.isdecimal() and row.limit_min.isdecimal()
+    return limited and int(row.start) + int(row.limit_min) * 60 + NEVER_CLOSED_S < now_s
+
+
+NEVER_CLOSED_S = 86400
+"""How long after its time limit a job is no longer believed to run because accounting says so, seconds."""
+REGISTERED_S = 60
+"""Age up to which accounting need not know of a job yet, seconds."""
 
 
 def read_look(
@@ -142,6 +177,7 @@ def read_look(
 
 def _take_ended(look: Look, part: Part | None, nonce: Nonce) -> None:
     if part is not None and ACCOUNTING_IS_OFF in part.said:
+        look.accounting_off = True
         return  # the queue is all there is on such a cluster, and it was read
     try:
         if part is None:
@@ -171,6 +207,10 @@ def log_stats(wanted: Mapping[str, str], parts: Iterable[Part], nonce: Nonce, cl
 def stat_of(path: str, row: FileRow, clock: Clock) -> LogStat:
     if row.seconds is None:
         return LogStat(path, LogState.ABSENT, reason="no such file")
+    if path == "/dev/null":
+        return LogStat(path, LogState.NONE, reason="its output goes to /dev/null")
+    if row.trouble is not None:
+        return LogStat(path, LogState.UNREAD, reason=row.trouble)
     return LogStat(path, LogState.READ, row.size, clock.at(row.seconds), row.device, row.inode)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,9 +34,14 @@ class Part:
     def failure(self) -> str | None:
         """Why nothing in it is believed; None for a part that is positively good (POLL-2)."""
         said = self.said.strip()
-        if self.status in (124, 137):
+        if self.status == 124:
             return f"{self.name}: no answer in time" + (f" ({_short(said)})" if said else "")
         trouble = trouble_in(self.said)
+        if self.status > 128:
+            which = self.status - 128
+            who = ", by the login node or because it did not stop when its time was up" if which == 9 else ""
+            told = _short(trouble or said)
+            return f"{self.name}: ended by signal {which}{who}" + (f" ({told})" if told else "")
         if self.status != 0 or trouble:
             return _short(trouble or said or f"exit status {self.status}")
         return None
@@ -182,14 +188,12 @@ class Queue(NamedTuple):
 
 
 def read_queue(text: str, nonce: Nonce, known: Mapping[str, object], users: Collection[str]) -> Queue:
-    """``text`` of ``squeue -O QUEUE_FIELDS``. Raises ValueError for anything that is no whole record.
+    """``text`` of ``squeue -O QUEUE_FIELDS``. Raises ValueError for anything but titles and whole records (POLL-2).
 
     A record that stands in ``known`` word for word is not taken apart. Records of users that were not asked for are left
     out (POLL-8).
     """
-    records = text.split(f"{nonce.end}\n")
-    if records.pop():
-        raise ValueError("squeue's answer does not end with a whole record")
+    records = _below_titles(text, nonce, UNIT, len(QUEUE_FIELDS))
     same = {line: job for job, line in known.items() if isinstance(line, str)}
     lines: dict[str, str] = {}
     fresh: list[QueueRow] = []
@@ -215,6 +219,25 @@ def read_queue(text: str, nonce: Nonce, known: Mapping[str, object], users: Coll
             lines[shown if shown.isdecimal() else id_of(shown)] = line
             keep(make(fields))
     return Queue(lines, fresh)
+
+
+def _below_titles(text: str, nonce: Nonce, between: str, width: int) -> list[str]:
+    """Records of squeue without the titles above them, which differ from version to version. Raises ValueError."""
+    records = text.split(f"{nonce.end}\n")
+    if rest := records.pop():
+        said = trouble_in(rest) or rest.strip()
+        raise ValueError(f"squeue's answer does not end with a whole record: {said[-120:]!r}")
+    if not records:
+        raise ValueError("squeue printed nothing, not even its titles")
+    titles = records[0].split(between)
+    if len(titles) != width or not all(_TITLE.fullmatch(title) for title in titles):
+        said = trouble_in(records[0]) or records[0].strip()
+        raise ValueError(f"squeue printed {said[:120]!r} where its titles belong")
+    del records[0]
+    return records
+
+
+_TITLE = re.compile(r"[A-Za-z][A-Za-z0-9_:/() .-]*")
 
 
 def row_of(line: str) -> QueueRow:
@@ -288,11 +311,17 @@ class AccountingRow(NamedTuple):
 
 
 def read_accounting(text: str, nonce: Nonce) -> list[AccountingRow]:
-    """``text`` of ``sacct -P -o ACCOUNTING_FIELDS``. Raises ValueError for anything that is no whole record."""
+    """``text`` of ``sacct -P -o ACCOUNTING_FIELDS``. Raises ValueError for anything but titles and whole records (POLL-2)."""
+    titles = nonce.gap.join(ACCOUNTING_FIELDS) + "\n"
     if not text:
-        return []
+        raise ValueError("sacct printed nothing, not even its titles")
     if not text.endswith("\n"):
         raise ValueError("sacct's answer does not end with a whole record")
+    head, _, text = text.partition("\n")
+    if f"{head}\n".casefold() != titles.casefold():
+        raise ValueError(f"sacct printed {(trouble_in(head) or head)[:120]!r} where its titles belong")
+    if not text:
+        return []
     pieces = text.split(nonce.gap)
     width = len(ACCOUNTING_FIELDS) - 1
     if (len(pieces) - 1) % width or len(pieces) == 1:
@@ -339,12 +368,9 @@ class DetailRow(NamedTuple):
 
 
 def read_details(text: str, nonce: Nonce) -> list[DetailRow]:
-    """Raises ValueError for anything that is no whole record."""
-    records = text.split(f"{nonce.end}\n")
-    if records.pop():
-        raise ValueError("squeue's answer does not end with a whole record")
+    """Raises ValueError for anything but titles and whole records."""
     rows = []
-    for record in records:
+    for record in _below_titles(text, nonce, nonce.gap, len(DETAIL_FIELDS)):
         fields = record.split(nonce.gap)
         if len(fields) != len(DETAIL_FIELDS):
             raise ValueError(f"squeue printed a record of {len(fields)} fields, not {len(DETAIL_FIELDS)}")
@@ -362,6 +388,29 @@ class FileRow(NamedTuple):
     seconds: int | None = None
     device: int = 0
     inode: int = 0
+    mode: int = stat.S_IFREG
+    """Its kind and permissions, as in ``st_mode``."""
+    readable: bool = True
+    """Whether the user of the login may read it."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no log text can come out of it."""
+        if not stat.S_ISREG(self.mode):
+            return f"not a regular file but {_KINDS.get(stat.S_IFMT(self.mode), 'something else')}"
+        return None if self.readable else "permission denied"
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+_FILE = re.compile(r"([0-9]+) (-?[0-9]+) ([0-9]+) ([0-9]+) ([0-9a-f]+) (.+)", re.DOTALL)
 
 
 def read_files(text: str, nonce: Nonce) -> Iterator[FileRow]:
@@ -369,8 +418,10 @@ def read_files(text: str, nonce: Nonce) -> Iterator[FileRow]:
     for record in text.split(f"{nonce.end}\n")[:-1]:
         if record.startswith("absent "):
             yield FileRow(record.removeprefix("absent "))
-        elif (found := re.fullmatch(r"([0-9]+) (-?[0-9]+) ([0-9]+) ([0-9]+) (.+)", record, re.DOTALL)) is not None:
-            yield FileRow(found[5], int(found[1]), int(found[2]), int(found[3]), int(found[4]))
+        elif record.startswith("unreadable "):
+            yield FileRow(record.removeprefix("unreadable "), seconds=0, readable=False)
+        elif (found := _FILE.fullmatch(record)) is not None:
+            yield FileRow(found[6], int(found[1]), int(found[2]), int(found[3]), int(found[4]), int(found[5], 16))
 
 
 def read_places(text: str, nonce: Nonce) -> dict[str, list[FileRow]]:

@@ -43,7 +43,7 @@ def queue_rows(name: str = "poll") -> dict[str, QueueRow]:
     """Records of a real squeue by our id."""
     part = answer(name).get("queue")
     assert part is not None
-    records = part.text.split(f"{NONCE.end}\n")[:-1]
+    records = part.text.split(f"{NONCE.end}\n")[1:-1]
     rows = [QueueRow._make(record.split(UNIT, 16)) for record in records]
     return {row.id: row for row in rows}
 
@@ -56,6 +56,14 @@ def detail_rows() -> dict[str, DetailRow]:
     part = answer("follow").get("details")
     assert part is not None
     return {row.id: row for row in read_details(part.text, NONCE)}
+
+
+def titles(part: str, nonce: Nonce = NONCE, of: str = "poll") -> str:
+    """What a real squeue or sacct prints above its records."""
+    told = answer(of).get(part)
+    assert told is not None
+    end = "\n" if part in ("ended", "found") else f"{NONCE.end}\n"
+    return (told.text.partition(end)[0] + end).replace(NONCE.word, nonce.word)
 
 
 Spoil = Callable[[str, bytes], Ran]
@@ -136,7 +144,10 @@ class ScriptedLogin:
             case "version":
                 return "slurm-wlm 22.05.8\n"
             case "queue":
-                return "".join(UNIT.join(row) + nonce.end + "\n" for row in self.queue)
+                return titles("queue", nonce) + "".join(UNIT.join(row) + nonce.end + "\n" for row in self.queue)
+            case "still":
+                words = ("RUNNING", "PENDING", "SUSPENDED")
+                return self._accounting([row for row in self.accounting if row.state in words], nonce)
             case "ended":
                 return self._accounting([row for row in self.accounting if row.stop.isdecimal()], nonce)
             case "found":
@@ -147,7 +158,8 @@ class ScriptedLogin:
             case "details":
                 asked = set(ids.split(","))
                 rows = [row for row in self.details if not ids or row.raw_id in asked]
-                return "".join(nonce.gap.join(row) + nonce.end + "\n" for row in rows)
+                head = titles("details", nonce, of="follow")
+                return head + "".join(nonce.gap.join(row) + nonce.end + "\n" for row in rows)
             case "logs":
                 return "".join(self._file(path, nonce) for path in arguments)
             case "places":
@@ -156,13 +168,13 @@ class ScriptedLogin:
                 return ""
 
     def _accounting(self, rows: list[AccountingRow], nonce: Nonce) -> str:
-        return "".join(nonce.gap.join((*row, row.raw_id)) + "\n" for row in rows)
+        return titles("ended", nonce) + "".join(nonce.gap.join((*row, row.raw_id)) + "\n" for row in rows)
 
     def _file(self, path: str, nonce: Nonce) -> str:
         if path not in self.files:
             return f"absent {path}{nonce.end}\n"
         size, seconds = self.files[path]
-        return f"{size} {seconds} 2049 17 {path}{nonce.end}\n"
+        return f"{size} {seconds} 2049 17 81a4 {path}{nonce.end}\n"
 
     def _places(self, arguments: list[str], nonce: Nonce) -> str:
         text = ""

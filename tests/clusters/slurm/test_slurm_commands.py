@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from supervisor.clusters.slurm_commands import (
     Nonce,
     Place,
     Site,
+    again_script,
     cancel_script,
     check_script,
     chunks,
@@ -26,8 +29,10 @@ from supervisor.clusters.slurm_commands import (
     read_script,
 )
 from supervisor.clusters.slurm_files import NOT_THERE, read_piece
-from supervisor.clusters.slurm_text import Answer, read_answer, read_files, read_places
-from supervisor.model.logs import LogText, LogUnread, LogWanted
+from supervisor.clusters.slurm_jobs import Clock
+from supervisor.clusters.slurm_reading import log_stats, stat_of
+from supervisor.clusters.slurm_text import Answer, Part, read_answer, read_files, read_places
+from supervisor.model.logs import LogState, LogText, LogUnread, LogWanted
 from tests.clusters.slurm.login import NONCE
 
 SITE = Site(queue_s=30, accounting_s=45, logs_s=20, quota_s=10)
@@ -43,6 +48,7 @@ SCRIPTS = {
         site=SITE,
     ),
     "follow": follow_script(NONCE, users=("alice",), accounts=(), details_of=("1",), find=("2",), site=SITE),
+    "again": again_script(NONCE, users=("alice",), accounts=(), site=SITE),
     "places": places_script(NONCE, paths=("/a",), places=(Place("/a", "/", "1", ""),), site=SITE),
     "read": read_script(NONCE, [("/a", 0, 10, True)], SITE),
     "cancel": cancel_script(NONCE, "6_3", "1795988956", SITE),
@@ -148,6 +154,35 @@ def test_sizes_of_files_with_any_name(tmp_path: Path) -> None:
     assert [rows[path].size for path in paths[:2]] == [5, 5]
     assert rows[paths[2]].seconds is None
     assert paths[3] not in rows
+
+
+def test_what_no_log_can_be_read_from_is_told(tmp_path: Path) -> None:
+    """FIND-4: a folder, a pipe, a socket or a device has a size and a time, and no text of a job."""
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "sock"))
+        paths = [str(tmp_path), str(tmp_path / "pipe"), str(tmp_path / "sock"), "/dev/zero", "/dev/null"]
+        part = run(places_script(NONCE, paths=paths, places=(), site=SITE)).get("logs")
+
+    assert part is not None
+    clock = Clock("alpha", timedelta(0))
+    stats = [stat_of(row.path, row, clock) for row in read_files(part.text, NONCE)]
+    assert [one.path for one in stats] == paths
+    assert [one.reason for one in stats[:4]] == [
+        f"not a regular file but a {word}" for word in ("folder", "pipe", "socket", "device")
+    ]
+    assert [one.state for one in stats] == [LogState.UNREAD] * 4 + [LogState.NONE]
+
+
+def test_a_log_that_we_may_not_read_is_unread(tmp_path: Path) -> None:
+    """FIND-4: it may grow as it likes, its silence is not known."""
+    path = str(tmp_path / "job.out")
+    text = f"5 1795988000 1 2 8180 {path}{NONCE.end}\nunreadable {path}{NONCE.end}\n"
+    part = Part("logs", 0, text.encode(), "")
+
+    found = log_stats({"1": path}, [part], NONCE, Clock("alpha", timedelta(0)))
+
+    assert (found["1"].state, found["1"].reason) == (LogState.UNREAD, "permission denied")
 
 
 def test_a_folder_is_listed_one_level_deep_for_names_that_bear_the_whole_id(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.clusters.slurm_jobs import (
+    NOT_LAUNCHED,
     STATES,
     Clock,
     accounting_state,
@@ -49,7 +50,7 @@ def by_name(name: str) -> AccountingRow:
         ("sft__tulu_a", JobState.COMPLETED, 0, None, None),
         ("rl__gsm8k_a", JobState.FAILED, 3, None, "NonZeroExitCode"),
         ("crash", JobState.FAILED, None, 11, "JobLaunchFailure"),
-        ("nodir", JobState.FAILED, None, 53, "JobLaunchFailure"),
+        ("nodir", JobState.FAILED, None, None, f"JobLaunchFailure: {NOT_LAUNCHED}"),
         ("eval-mmlu", JobState.CANCELLED, None, None, None),
         ("rl__chain_1", JobState.TIMED_OUT, None, None, "TimeLimit"),
         ("nodefail", JobState.NODE_FAILED, None, None, "NodeDown"),

@@ -169,6 +169,26 @@ async def test_a_login_that_needs_a_person_says_so(login: ScriptedLogin) -> None
     assert reading.needs_person and reading.hint == "log in once by hand"
 
 
+@pytest.mark.parametrize("part", ["queue", "ended"])
+async def test_a_program_that_prints_nothing_and_exits_0_did_not_say_that_there_is_nothing(part: str) -> None:
+    """POLL-2: the shim of a login node that is out of processes. Neither the queue nor accounting is believed so."""
+    watch = Watch(live={"777": key("777", "1795980000")})
+    silent = ScriptedLogin(spoil=lambda _, whole: Ran(0, _without_text(whole, part), b""))
+
+    reading = await unreached(silent, watch=watch)
+
+    words = {"queue": "squeue printed nothing, not even its titles", "ended": "accounting can't be read"}
+    assert words[part] in reading.reason
+
+
+def _without_text(whole: bytes, part: str) -> bytes:
+    for name in {part, "found" if part == "ended" else part}:
+        head, begin, rest = whole.partition(b"# begin " + name.encode() + b"\n")
+        body, said, after = rest.partition(b"# said ")
+        whole = head + begin + body[body.rindex(b"\n") :] + said + after if begin else head
+    return whole
+
+
 # -- several login nodes (POLL-3) --------------------------------------------------------------------------------------
 
 
@@ -250,6 +270,60 @@ async def test_the_only_login_node_is_believed_unless_accounting_speaks_against_
     assert gone.ends_read and dict(gone.lines) == {}
     assert f"{running.id} RUNNING" in contradicted.reason
     assert "accounting can't be read" in silent.reason
+
+
+async def test_accounting_that_forgot_every_job_is_no_witness_that_they_are_gone() -> None:
+    """POLL-3: an empty queue beside an empty database; a job just submitted need not be known yet."""
+    now = int(TAKEN.timestamp())
+    live = {str(n): key(str(n), str(now - 600)) for n in (7, 8)}
+
+    doubt = await unreached(ScriptedLogin(), watch=Watch(live=live))
+    young = await polled(ScriptedLogin(), watch=Watch(live={"9": key("9", str(now - 20))}))
+
+    assert "accounting knows none of the 2 that were live (7 is one)" in doubt.reason
+    assert dict(young.lines) == {}
+
+
+async def test_a_job_that_accounting_lost_is_absent_where_it_tells_of_another() -> None:
+    """POLL-4: for the rules to count; the same node was asked twice."""
+    ended = next(row for row in accounting_rows("poll", "ended") if row.state == "COMPLETED")
+    live = {ended.id: JobKey("alpha", ended.id, ended.submit), "777": key("777", "1795980000")}
+    login = ScriptedLogin(accounting=[ended])
+
+    reading = await polled(login, watch=Watch(live=live))
+
+    assert reading.ends_read and dict(reading.lines) == {}
+    assert [one.key.id for one in reading.ended if one.final] == [ended.id]
+    assert sum("\npart queue " in script for script in login.scripts) == 2
+
+
+async def test_an_empty_queue_that_is_not_empty_when_asked_again_was_none(login: ScriptedLogin) -> None:
+    """POLL-3: the only login node lies once."""
+    ended = next(row for row in accounting_rows("poll", "ended") if row.state == "COMPLETED")
+    live = {ended.id: JobKey("alpha", ended.id, ended.submit), "777": key("777", "1795980000")}
+    login.accounting = [ended]
+    empty = ScriptedLogin(accounting=[ended])
+
+    async def first_empty(script: str, *, limit_s: float, limit_bytes: int = 0) -> Ran:
+        return await (login if "part still" in script else empty).run(script, limit_s=limit_s)
+
+    turning = ScriptedLogin()
+    turning.run = first_empty  # type: ignore[method-assign]
+    reading = await unreached(turning, watch=Watch(live=live))
+
+    assert "asked again it lists 19" in reading.reason
+
+
+async def test_the_first_look_at_an_empty_queue_is_doubted_where_accounting_shows_running_jobs() -> None:
+    """POLL-3: "0 live jobs" over a whole fleet, because a daemon was started on a bad day."""
+    running = accounting_rows("follow-requeued", "found")[1]
+    old = running._replace(start=str(int(TAKEN.timestamp()) - 3 * 86400), limit_min="10")
+
+    doubt = await unreached(ScriptedLogin(accounting=[running]))
+    never_closed = await polled(ScriptedLogin(accounting=[old]))
+
+    assert f"accounting says of 1 that they go on ({running.id} RUNNING)" in doubt.reason
+    assert dict(never_closed.lines) == {}
 
 
 async def test_an_empty_queue_where_nothing_was_live_is_just_empty() -> None:

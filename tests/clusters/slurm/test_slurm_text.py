@@ -24,7 +24,7 @@ from supervisor.clusters.slurm_text import (
     trouble_in,
 )
 from supervisor.model.errors import AnswerUnusable, CommandFailed
-from tests.clusters.slurm.login import NONCE, accounting_rows, answer, detail_rows, queue_rows, sample
+from tests.clusters.slurm.login import NONCE, accounting_rows, answer, detail_rows, queue_rows, sample, titles
 
 ANY_TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=300)
 NASTY = st.one_of(
@@ -100,6 +100,8 @@ def test_an_answer_to_another_question_is_unusable() -> None:
         ("", 1, "exit status 1"),
         ("", 124, "no answer in time"),
         ("sh: 1: squeue: not found", 127, "not found"),
+        ("", 137, "ended by signal 9"),
+        ("", 139, "ended by signal 11"),
     ],
 )
 def test_words_of_trouble_fail_a_part_whatever_its_exit_status(said: str, status: int, failure: str | None) -> None:
@@ -173,7 +175,7 @@ def test_another_users_job_is_not_listed_as_ours() -> None:
 def test_no_job_name_can_pass_for_a_record(name: str, other: str) -> None:
     row = queue_rows()["9"]
     named = [row._replace(name=name), row._replace(shown_id="77", raw_id="77", name=other)]
-    text = "".join(UNIT.join(one) + NONCE.end + "\n" for one in named)
+    text = titles("queue") + "".join(UNIT.join(one) + NONCE.end + "\n" for one in named)
 
     queue = read_queue(text, NONCE, {}, USERS)
 
@@ -195,6 +197,20 @@ def test_what_is_no_whole_record_spoils_the_queue(spoilt: str) -> None:
     for text in (queue_text() + spoilt, spoilt + queue_text()):
         with pytest.raises(ValueError, match="squeue"):
             read_queue(text, NONCE, {}, USERS | {"x"})
+
+
+def test_an_empty_queue_is_its_titles_and_nothing_else() -> None:
+    """POLL-2: a program that printed nothing did not say that there is no job."""
+    assert read_queue(titles("queue"), NONCE, {}, USERS).lines == {}
+    for other in ("", f"{NONCE.end}\n", f"{UNIT * 16}{NONCE.end}\n", queue_text().removeprefix(titles("queue"))):
+        with pytest.raises(ValueError, match="titles"):
+            read_queue(other, NONCE, {}, USERS)
+
+
+def test_an_error_printed_in_place_of_the_queue_is_the_reason() -> None:
+    for end in ("\n", f"{NONCE.end}\n"):
+        with pytest.raises(ValueError, match="slurm_load_jobs error: Zero Bytes were transmitted"):
+            read_queue(f"slurm_load_jobs error: Zero Bytes were transmitted or received{end}", NONCE, {}, USERS)
 
 
 def test_a_queue_cut_off_inside_its_part_is_spoilt() -> None:
@@ -251,7 +267,7 @@ def test_real_accounting_gives_each_attempt() -> None:
 def test_no_name_or_folder_can_pass_for_an_attempt(texts: list[tuple[str, str]]) -> None:
     row = accounting_rows("poll", "ended")[0]
     rows = [row._replace(workdir=folder, name=name) for folder, name in texts]
-    text = "".join(NONCE.gap.join((*one, one.raw_id)) + "\n" for one in rows)
+    text = titles("ended") + "".join(NONCE.gap.join((*one, one.raw_id)) + "\n" for one in rows)
 
     assert read_accounting(text, NONCE) == rows
 
@@ -262,8 +278,10 @@ def test_accounting_that_is_not_whole_is_refused() -> None:
     text = part.text
 
     assert len(read_accounting(text, NONCE)) == 9
-    assert read_accounting("", NONCE) == []
-    for spoilt in (text[:-1], text[: len(text) // 2] + "\n", "sacct: error: x\n", text + "sacct: error: x\n" + text):
+    assert read_accounting(titles("ended"), NONCE) == []
+    below = text.removeprefix(titles("ended"))
+    broken = (text[:-1], text[: len(text) // 2] + "\n", text + "sacct: error: x\n" + text)
+    for spoilt in ("", below, "sacct: error: x\n", *broken):
         with pytest.raises(ValueError, match=r"sacct|id belongs"):
             read_accounting(spoilt, NONCE)
 
@@ -273,7 +291,7 @@ def test_no_path_can_pass_for_a_detail(out: str, workdir: str, name: str) -> Non
     row = detail_rows()["19"]._replace(out=out, workdir=workdir, name=name)
     text = NONCE.gap.join(row) + NONCE.end + "\n"
 
-    assert read_details(text * 2, NONCE) == [row, row]
+    assert read_details(titles("details", of="follow") + text * 2, NONCE) == [row, row]
 
 
 def test_files_are_there_absent_or_unspoken_of() -> None:
@@ -285,3 +303,4 @@ def test_files_are_there_absent_or_unspoken_of() -> None:
     assert rows["/home/alice/slurm-11.out"].size == 109
     assert rows["/home/alice/nothing.out"].seconds is None
     assert "/home/alice/no/dir.out" not in rows
+    assert rows["/home/alice/slurm-11.out"].trouble is None
