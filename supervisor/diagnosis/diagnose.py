@@ -9,6 +9,7 @@ from itertools import pairwise
 from supervisor.diagnosis import cause as ranking
 from supervisor.diagnosis import wording
 from supervisor.diagnosis.catalogue import Catalogue
+from supervisor.diagnosis.clocks import clock
 from supervisor.diagnosis.evidence import BARE, LAST_RESORT, SYMPTOM, Candidate, Evidence
 from supervisor.diagnosis.fingerprint import fingerprint
 from supervisor.diagnosis.scheduler import Ending, read_ending
@@ -33,6 +34,8 @@ COMES_BACK = frozenset({"port-in-use", "device-busy", "startup-timeout", "contai
 APART_LINES = 3
 HANG_S = 1800.0
 """Seconds of nothing but heartbeats that make a silence a hang."""
+ZONE_S = (300.0, 1740.0)
+"""Seconds beyond whole half hours that a gap between two programs' clocks must have to be no difference of zones."""
 HANG_BEATS = 24
 """As many heartbeats in a row do where lines carry no time."""
 
@@ -49,6 +52,8 @@ def diagnose(
     silence = _hang(evidence) if chosen is None or chosen.level <= LAST_RESORT else None
     if ending is not None and _ending_goes_first(ending, chosen):
         answer = _by_scheduler(ending, chosen, evidence)
+    elif chosen is not None and (frozen := _frozen(evidence, chosen)) is not None:
+        answer = _by_freeze(evidence, *frozen, chosen)
     elif silence is not None and not (ending is not None and ending.is_clean):
         answer = _by_silence(evidence, *silence)
     elif chosen is not None:
@@ -176,6 +181,26 @@ def _hang(evidence: Evidence) -> tuple[int, Silence] | None:
     return longest
 
 
+def _frozen(evidence: Evidence, chosen: Candidate) -> tuple[int, Silence] | None:
+    """(file, its end) of a run that somebody ended long after its last line of work.
+
+    Both lines must carry times of their own. A gap of about whole half hours may be the distance of two time zones.
+    """
+    silence = evidence.readings[chosen.file].silence
+    if chosen.category != "cancelled" or silence is None or silence.line >= chosen.hit.line:
+        return None
+    last, end = clock(silence.text), clock(chosen.hit.text)
+    if last is None or end is None or evidence.finish_before(chosen) is not None:
+        return None
+    lasted = end - last
+    if lasted < HANG_S or not ZONE_S[0] <= lasted % 1800 <= ZONE_S[1]:
+        return None
+    ends = [reading.silence for reading in evidence.readings if reading.silence is not None]
+    if any(other.clock is None or other.clock > last + HANG_S / 2 for other in ends if other is not silence):
+        return None
+    return chosen.file, replace(silence, seconds=lasted)
+
+
 def _began(evidence: Evidence) -> tuple[int, Stage] | None:
     """The latest stage of work that began and did not end."""
     stages = [
@@ -212,6 +237,17 @@ def _by_silence(evidence: Evidence, file: int, silence: Silence) -> Diagnosis:
         cause=cause,
         progress=_last_progress(evidence),
         missing=("stacks of the processes: the logs don't say where they wait",),
+    )
+
+
+def _by_freeze(evidence: Evidence, file: int, silence: Silence, ended: Candidate) -> Diagnosis:
+    how_long = wording.duration(silence.seconds)
+    answer = _by_silence(evidence, file, silence)
+    return replace(
+        answer,
+        summary=f"Nothing was printed for {how_long} after line {silence.line} until the run was ended from outside.",
+        reasons=(f"line {ended.hit.line} says that somebody ended the run; the last line of work is {how_long} older",),
+        echoes=(quote(evidence, ended.hit, ended.file),),
     )
 
 

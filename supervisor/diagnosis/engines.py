@@ -84,9 +84,9 @@ class HyperscanEngine:
         def on_match(number: int, _from: int, stop: int, _flags: int, _context: object) -> None:
             found(number, start + stop - 1)
 
-        direct = getattr(found, "for_hyperscan", None)
+        direct = getattr(found, "noting", None)
         view: Any = memoryview(buffer)[start:end]
-        handler = on_match if direct is None else direct(start)
+        handler = on_match if direct is None else direct(start - 1)
         self._database.scan(view, match_event_handler=handler, scratch=self._scratch)
 
     def describe(self) -> str:

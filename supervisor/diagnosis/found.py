@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,65 +14,73 @@ from supervisor.model.diagnosis import Traceback
 KEEP_FIRST = 24
 KEEP_LAST = 24
 """Hits kept of each pattern: so many of the first and of the last, in a chunk and in a file."""
+FEW_FIRST, FEW_LAST = 2, 12
+"""The same of a chunk once the file's first hits are kept."""
 SHOWN = 4096
 """Bytes of a long line that are looked at and kept, around the match."""
 _WORTH = {"cause": 3, "echo": 2, "teardown": 1, "finish": 1}
 
 
 class Found:
-    """Collects what an engine reports of one chunk, with a cap a pattern."""
+    """Collects what an engine reports of one chunk: of each pattern one position a line.
+
+    A storm of errors reports millions of matches, so nothing is done for a match but what must be done then.
+    """
 
     def __init__(self, buffer: bytearray, high: int, patterns: int) -> None:
-        self.buffer, self.high = buffer, high
-        self.line_end = [-1] * patterns
-        self.count = [0] * patterns
-        self.first: dict[int, list[int]] = {}
-        self.last: dict[int, deque[int]] = {}
-        self.end_of_line = -1
+        self.places: dict[int, array[int]] = {}
+        """pattern -> a position in each line that it was found in, in order."""
+        self._buffer, self._high = buffer, high
+        self._line_end = [-1] * patterns
+        self._note = self.noting(0)
+
+    def noting(self, offset: int) -> Callable[..., None]:
+        """hyperscan's own callback for a scan that begins one byte behind `offset`: one call a match, no more."""
+        line_end, places, find, high = self._line_end, self.places, self._buffer.find, self._high
+        add: dict[int, Callable[[int], None]] = {}
+        end_of_line = -1
+
+        def note(number: int, _from: int, stop: int, _flags: int, _context: object) -> None:
+            nonlocal end_of_line
+            stop += offset
+            if stop > end_of_line:
+                end_of_line = find(b"\n", stop, high)
+                if end_of_line < 0:
+                    end_of_line = high
+            if line_end[number] != end_of_line:
+                line_end[number] = end_of_line
+                try:
+                    add[number](stop)
+                except KeyError:
+                    add[number] = places.setdefault(number, array("q")).append
+                    add[number](stop)
+
+        return note
 
     def __call__(self, number: int, position: int) -> None:
         """Note a match that holds a byte position. Positions come in order."""
-        if position > self.end_of_line:
-            end = self.buffer.find(b"\n", position, self.high)
-            self.end_of_line = end if end >= 0 else self.high
-        if self.line_end[number] == self.end_of_line:
-            return
-        self.line_end[number] = self.end_of_line
-        count = self.count[number] = self.count[number] + 1
-        if count > KEEP_FIRST:
-            self.last[number].append(position)
-        elif count == 1:
-            self.first[number] = [position]
-            self.last[number] = deque(maxlen=KEEP_LAST)
-        else:
-            self.first[number].append(position)
+        self._note(number, 0, position, 0, None)
 
-    def for_hyperscan(self, start: int) -> Callable[[int, int, int, int, object], None]:
-        """The same as hyperscan's own callback, for a scan that begins at `start`: a storm calls it millions of times."""
-        note, line_end, offset = self.__call__, self.line_end, start - 1
+    def kept(self, without: frozenset[int], full: Callable[[int], bool]) -> list[tuple[int, int]]:
+        """(pattern, position) of the first and last lines, without the patterns that only tell that something is there.
 
-        def on_match(number: int, _from: int, stop: int, _flags: int, _context: object) -> None:
-            if line_end[number] < offset + stop or offset + stop > self.end_of_line:
-                note(number, offset + stop)
-
-        return on_match
-
-    def kept(self, without: frozenset[int]) -> list[tuple[int, int]]:
-        """(pattern, position) of the kept lines, without the patterns that only tell that something is there."""
-        pairs = [(number, position) for number, places in self.first.items() for position in places]
-        pairs += [(number, position) for number, places in self.last.items() for position in places]
-        return [pair for pair in pairs if pair[0] not in without]
+        Of patterns that are `full`, whose first hits were kept in earlier chunks, fewer do.
+        """
+        pairs: list[tuple[int, int]] = []
+        for number, places in self.places.items():
+            if number not in without:
+                first, most = (FEW_FIRST, FEW_LAST) if full(number) else (KEEP_FIRST, KEEP_LAST)
+                last = places[max(first, len(places) - most) :]
+                pairs += [(number, position) for position in (*places[:first], *last)]
+        return pairs
 
     def once(self, once: frozenset[int]) -> list[int]:
         """Those of `once` that are there."""
-        return [number for number in self.first if number in once]
+        return [number for number in self.places if number in once]
 
     def extremes(self) -> dict[int, tuple[int, int, int]]:
         """pattern -> (lines hit, first position, last position)."""
-        return {
-            number: (self.count[number], places[0], self.last[number][-1] if self.last[number] else places[-1])
-            for number, places in self.first.items()
-        }
+        return {number: (len(places), places[0], places[-1]) for number, places in self.places.items()}
 
 
 def part(buffer: bytearray, start: int, end: int, position: int) -> tuple[int, int]:

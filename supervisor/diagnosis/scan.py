@@ -244,10 +244,18 @@ class _Reading:
         marks = self.progress(found.once(self.scanner.once), bounds, low, high, at_end=at_end)
         self.number(found, hits, marks, low, high)
 
+    def is_full(self, number: int) -> bool:
+        """True if a pattern's first places were looked at in earlier chunks; exceptions must have been kept."""
+        if number >= _FIRST_ENTRY:
+            counted = self.counts.get(self.scanner.entries[number - _FIRST_ENTRY].code)
+            return counted is not None and counted[0] >= KEEP_FIRST
+        kept = self.kept.get(ANY_EXCEPTION)
+        return kept is not None and len(kept.first) >= KEEP_FIRST
+
     def look(self, found: Found, low: int, high: int) -> tuple[list[Hit], list[int]]:
         """Verify the kept positions line by line; a line speaks once, through its best entry."""
         by_line: dict[int, list[tuple[int, int]]] = {}
-        for number, position in found.kept(self.scanner.once):
+        for number, position in found.kept(self.scanner.once, self.is_full):
             at = self.buffer.rfind(b"\n", 0, position) + 1
             by_line.setdefault(max(at, 0), []).append((number, position))
         hits, bounds = [], []

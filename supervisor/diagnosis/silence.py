@@ -34,7 +34,9 @@ class Tail:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.entries: list[tuple[Signature, re.Pattern[bytes] | None]] = [
-            (entry, None) for entry in catalogue.signatures if entry.role in ("heartbeat", "noise", "teardown")
+            (entry, None)
+            for entry in catalogue.signatures
+            if entry.role in ("heartbeat", "noise", "teardown") or entry.category == "cancelled"
         ]
         self.stages = [(entry, entry.pattern.verifier()) for entry in catalogue.signatures if is_stage(entry)]
 

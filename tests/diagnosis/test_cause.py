@@ -274,3 +274,32 @@ def test_a_harmless_redraw_hides_no_fault_on_the_same_physical_line(ask: Ask):
     assert answer.category == "gpu-oom"
     assert answer.cause is not None
     assert answer.cause.text == b"RuntimeError: CUDA out of memory"
+
+
+CANCELLED = "slurmstepd: error: *** STEP 4711.0 ON node-4 CANCELLED AT 2026-07-04T{0} DUE to SIGNAL Terminated ***\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "ended", "category"),
+    [
+        ("10:00:00", "13:17:00", "silent-hang"),
+        ("10:00:00", "10:05:00", "cancelled"),
+        ("10:00:00", "12:01:00", "cancelled"),  # as likely another time zone
+    ],
+)
+def test_work_that_stood_still_until_somebody_ended_it_is_a_hang(
+    ask_shipped: Ask, last: str, ended: str, category: str
+):
+    frozen = f"2026-07-04 {last},101 INFO gathering gradients of step 28\n"
+    answer = ask_shipped("2026-07-04 09:59:00,000 INFO start\n" + STEPS + frozen + CANCELLED.format(ended))
+
+    assert answer.category == category
+    assert answer.cause is not None
+    assert (answer.cause.text == frozen.strip().encode()) == (category == "silent-hang")
+
+
+def test_a_healthy_log_that_is_merely_cut_off_is_no_hang(ask_shipped: Ask):
+    """FAIL-2"""
+    log = "".join(f"2026-07-04 10:{n:02d}:00,101 INFO step {n}/80 loss 1.{n}\n" for n in range(50))
+
+    assert ask_shipped(log[: len(log) - 17]).category == "none"
