@@ -58,6 +58,11 @@ def _disk(settings: Settings) -> list[Check]:
     lines = []
     for what, folder in (("state folder", settings.state_dir), ("agent logs", settings.agent_logs)):
         place = next(each for each in (folder, *folder.parents) if each.exists())
+        if not place.is_dir():
+            lines.append(
+                Check(what, "fail", f"{place} is no folder", "move it away, or name another folder in the config")
+            )
+            continue
         try:
             free = shutil.disk_usage(place).free
         except OSError as error:

@@ -199,11 +199,22 @@ class Daemon:
             except SupervisorError as error:
                 self.trouble = str(error)
                 self.log.error("daemon.troubled", reason=str(error))
+                await self._begun_again()
                 await self._pause(5)
             except Exception as error:  # the daemon must outlive any fault of its own, and say it
                 self.trouble = f"fault in the supervisor itself: {error!r}"
                 self.log.exception("daemon.fault")
                 await self._pause(5)
+
+    async def _begun_again(self) -> None:
+        """A database file that was taken away is begun anew, empty, and that is said: a monitor must go on watching."""
+        path = Path(self.settings.database_url.removeprefix("sqlite:///"))
+        if self.settings.database_url.startswith("sqlite:///") and not path.exists():
+            with contextlib.suppress(SupervisorError):
+                await self.room.begin_anew()
+                self.log.error(
+                    "database.begun_anew", path=str(path), hint="what it held is gone; restore a backup if there is one"
+                )
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

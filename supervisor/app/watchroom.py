@@ -81,6 +81,12 @@ class Watchroom:
         now = self.clock()
         await self.writer.call(lambda store: store.answer_request(request, now, str(number)))
 
+    async def begin_anew(self) -> None:
+        """Make the schema again and forget what was remembered of the old store. Raises StoreError where that fails too."""
+        await self.writer.call(lambda store: store.upgrade())
+        for station in self.stations:
+            station.forget()
+
     async def beat(self, heartbeat: Heartbeat) -> None:
         await self.writer.call(lambda store: store.beat(heartbeat))
 

@@ -537,3 +537,22 @@ async def test_a_new_attempt_is_not_progressing_on_what_the_one_before_printed(t
 
     assert held.life.attempt == 2
     assert held.life.phase is Phase.BRING_UP
+
+
+async def test_a_database_that_was_taken_away_is_begun_anew(tmp_path):
+    """LIVE-8: the history is gone, the watch goes on."""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    await room.tick(30)
+    for name in ("supervisor.db", "supervisor.db-wal", "supervisor.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    room.writer.store.close()
+    await room.begin_anew()
+    world.pass_time()
+    clock[0] = world.now
+    done = await room.tick(30)
+    held = await room.writer.call(lambda store: store.held("cluster-a", ended_after=LONG_AGO))
+    await room.close()
+
+    assert [each.state for each in done.clusters] == ["ok"]
+    assert [job.key.id for job in held] == ["1"]
