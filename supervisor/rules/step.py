@@ -6,14 +6,13 @@ changed, or the time has come at which time alone could change its sign (``Held.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from supervisor.model.facts import NO_LOG, PAST_ENDS_KEPT, Facts, Followed, Held, PastEnd, Seen
 from supervisor.model.findings import Finding, Flag
-from supervisor.model.job import NO_DETAILS, Dependency, Details, JobState, Observation
+from supervisor.model.job import NO_DETAILS, Details, JobState, Observation
 from supervisor.model.lifecycle import Effect, Evidence, Phase, Sign, SignRead, Transition
 from supervisor.model.polling import Polled
 from supervisor.model.records import AttemptRecord, ErrandWanted
@@ -23,6 +22,7 @@ from supervisor.rules.lifecycle import advance, born
 from supervisor.rules.memory import HANDING_ON, Memory
 from supervisor.rules.output import heard, looked_at, run_facts
 from supervisor.rules.signs import read_sign, silence_allowed
+from supervisor.rules.successors import Successors, edges_of, order_of
 
 Examine = Callable[[Facts, datetime], tuple[Finding, ...]]
 """The detectors, handed in: facts of one job to findings."""
@@ -70,17 +70,7 @@ class _Walk:
         self.ended: dict[str, list[Observation]] = {}
         for seen in polled.ended:
             self.ended.setdefault(seen.key.id, []).append(seen)
-        self.children = self._children()
-
-    def _children(self) -> Mapping[str, str]:
-        """A job's id to the id of the one that goes on after it, those that this reading shows included."""
-        new = {
-            edge.on: seen.key.id
-            for seen in (*self.polled.ended, *self.polled.changed)
-            for edge in _edges(seen)
-            if edge.kind in HANDING_ON
-        }
-        return ChainMap(new, self.memory.children) if new else self.memory.children
+        self.successors = Successors(memory, polled, self.ended)
 
     def current(self, job: str) -> Held | None:
         return self.out.changed.get(job) or self.memory.get(job)
@@ -168,7 +158,7 @@ class _Walk:
         best: Observation | None = None
         for told in self.ended.get(held.key.id, ()):
             mine = told.key.incarnation == held.key.incarnation or self._same_job(held, told)
-            if mine and told.final and (best is None or _order(told) >= _order(best)):
+            if mine and told.final and (best is None or order_of(told) >= order_of(best)):
                 best = told
         return best
 
@@ -188,7 +178,7 @@ class _Walk:
         """Jobs seen late: begun and ended between two readings, or before the first."""
         finals = [seen for seen in self.ended[job] if seen.final]
         if finals:
-            self._new(max(finals, key=_order), "accounting")
+            self._new(max(finals, key=order_of), "accounting")
 
     def _earlier_attempts(self) -> None:
         """Ends of attempts that another followed are kept in the job's record, and move nothing by themselves."""
@@ -199,17 +189,17 @@ class _Walk:
                     self.out.attempts.append(AttemptRecord(job=held.key, number=seen.attempt, observation=seen))
 
     def _parents(self) -> None:
-        """CHAIN-1: a successor that showed itself now may explain a parent that timed out before."""
-        for seen in (*self.polled.changed, *self.polled.ended):
-            for edge in _edges(seen):
-                parent = self.current(edge.on)
-                if parent is None or edge.kind not in HANDING_ON:
-                    continue
-                if parent.successor is None or parent.observation.state is JobState.TIMED_OUT:
-                    source = "accounting" if parent.observation.state.ended else "queue"
-                    presence = Seen.LISTED if edge.on in self.polled.lines else Seen.ABSENT
-                    if parent.observation.state.ended or presence is Seen.LISTED:
-                        self._examine(parent, presence, parent.observation, source)
+        """CHAIN-1: a successor that showed itself now may explain a parent that timed out before. One that was cancelled while
+        it waited leaves its parent without one."""
+        for job, lost in self.successors.parents(frozenset(self.out.changed)):
+            parent = self.current(job)
+            if parent is None or (lost and not parent.life.phase.live):
+                continue
+            ended = parent.observation.state.ended
+            if parent.successor is None or parent.observation.state is JobState.TIMED_OUT:
+                presence = Seen.LISTED if job in self.polled.lines else Seen.ABSENT
+                if ended or presence is Seen.LISTED:
+                    self._examine(parent, presence, parent.observation, "accounting" if ended else "queue")
 
     # -- one job ---------------------------------------------------------------------------------------------------
 
@@ -222,7 +212,7 @@ class _Walk:
             bucket=self.bucket_of(seen.name),
             observation=seen,
             details=_without_secrets(seen.details) or NO_DETAILS,
-            depends_on=_edges(seen),
+            depends_on=edges_of(seen),
             first_seen_at=self.now,
         )
         presence = Seen.ABSENT if source == "accounting" else Seen.LISTED
@@ -292,7 +282,7 @@ class _Walk:
             log = looked_at(log, stat, observation.started_at, self.now, limits.cadence_points)
         if run is not None and log.stat is not None and log.stat.path == run.file:
             log = heard(log, run.summary, observation.started_at, limits.cadence_points)
-        child = self.children.get(held.key.id) or held.successor
+        child = self.successors.of(held, observation)
         absences = held.life.absences + 1 if seen is Seen.ABSENT else 0
         if absences and held.key.id in self.polled.gone:  # the confirming question was asked already (POLL-5)
             absences = max(absences, limits.absences_to_call_gone + 1)
@@ -306,30 +296,15 @@ class _Walk:
             run=run_facts(run.summary) if run is not None else held.run,
             followed=run,
             successor=child,
-            successor_live=self._goes_on(child, observation.ended_at),
+            successor_live=self.successors.goes_on(child, observation.ended_at),
             absences=absences,
             evidence_source=source,
         )
 
-    def _goes_on(self, child: str | None, after: datetime | None) -> bool:
-        """Whether the successor runs or waits, or ran after its parent's end."""
-        if child is None:
-            return False
-        seen = self.listed.get(child)
-        if seen is None:
-            known = self.memory.get(child)
-            told = self.ended.get(child)
-            seen = max(told, key=_order) if told else (known.observation if known else None)
-        if seen is None:
-            return False
-        if seen.state.live:
-            return seen.reason != "DependencyNeverSatisfied"
-        return seen.started_at is not None and after is not None and seen.started_at >= after - timedelta(seconds=60)
-
     def _after(self, facts: Facts, move: Transition) -> Held:
         seen, held = facts.observation, facts.held
         details = _without_secrets(seen.details) or (NO_DETAILS if facts.new_attempt else held.details)
-        depends = _edges(seen) or held.depends_on
+        depends = edges_of(seen) or held.depends_on
         return replace(
             held,
             key=seen.key,
@@ -413,15 +388,6 @@ def _without_secrets(details: Details | None) -> Details | None:
     if details is None or not details.command:
         return details
     return replace(details, command=scrubbed(details.command))
-
-
-def _edges(seen: Observation) -> tuple[Dependency, ...]:
-    return seen.depends_on or (seen.details.depends_on if seen.details else ())
-
-
-def _order(seen: Observation) -> tuple[int, float]:
-    moment = seen.submitted_at or seen.started_at or seen.ended_at
-    return (seen.attempt or 0, moment.timestamp() if moment else 0.0)
 
 
 def _look_at(phase: Phase, facts: Facts, now: datetime) -> datetime | None:

@@ -492,21 +492,26 @@ def shim(lab: SlurmLab, name: str, script: str) -> str:
 async def test_a_login_node_that_lies_is_found_out_by_the_other(
     slurm_lab: SlurmLab, follow: Callable[..., Follower]
 ) -> None:
-    """POLL-3"""
+    """POLL-2, POLL-3: one that prints nothing, and one that prints the titles and no job."""
     job = slurm_lab.submit("-J", "steady", script="sleep 600")
-    liar = shim(slurm_lab, "liar", "exit 0")
+    mute = shim(slurm_lab, "mute", "exit 0")
+    liar = shim(slurm_lab, "liar", '/usr/bin/squeue "$@" | head -n 1')
     both = follow(lambda settings: [Shimmed(settings.shells("alpha")[0], liar), *settings.shells("alpha")])
     await both.until_state(job, JobState.RUNNING)  # on the very first poll, with nothing remembered, as well
-    alone = follow(lambda settings: [Shimmed(settings.shells("alpha")[0], liar)])
-    alone.jobs, alone.lines = dict(both.jobs), both.lines
     slurm_lab.until("accounting knows that it runs", lambda: facts_of(slurm_lab, job)[0] == "RUNNING")
     both.cluster._first = 0
 
-    reading, doubt = await both.good(), await alone.poll()
+    reading = await both.good()
 
     assert job in reading.lines and both.jobs[job].state is JobState.RUNNING
     assert any("lists no job" in problem for problem in reading.problems)
-    assert isinstance(doubt, Unreached) and f"{job} RUNNING" in doubt.reason
+    for folder, reason in ((liar, f"{job} RUNNING"), (mute, "not even its titles")):
+        alone = follow(lambda settings, folder=folder: [Shimmed(settings.shells("alpha")[0], folder)])
+        first = await alone.poll()
+        alone.jobs, alone.lines = dict(both.jobs), both.lines
+        later = await alone.poll()
+        for doubt in (first, later):
+            assert isinstance(doubt, Unreached) and reason in doubt.reason
 
 
 async def test_a_quota_command_of_the_sites_own_is_read(slurm_lab: SlurmLab, follow: Callable[..., Follower]) -> None:
