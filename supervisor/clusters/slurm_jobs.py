@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -356,16 +357,30 @@ _NO_TASK = 4294967294
 
 def details_of(row: DetailRow, version: tuple[int, int] | None) -> Details:
     """Where a job writes, as the scheduler has it, patterns resolved (FIND-1)."""
-    out, err = log_pattern(row), row.err
-    log_path = resolved(out, row, version) if out else None
+    log_path, err = _out_path(row, version), row.err
+    out = log_pattern(row)
     err_path = resolved(err, row, version) if _told(err) and err not in (row.out, out) and row.batch == "1" else None
     return Details(
-        log_path=None if log_path == "/dev/null" else log_path,
-        err_path=None if err_path in (log_path, "/dev/null") else err_path,
+        log_path=None if log_path == NOWHERE else log_path,
+        err_path=None if err_path in (log_path, NOWHERE) else err_path,
         workdir=_told(row.workdir),
         command=_told(row.command),
         restarts=_number(row.restarts),
     )
+
+
+NOWHERE = "/dev/null"
+
+
+def has_no_log(row: DetailRow, version: tuple[int, int] | None) -> bool:
+    """Whether it was told to throw its output away: then no file is its log, whatever its name."""
+    return _out_path(row, version) == NOWHERE
+
+
+def _out_path(row: DetailRow, version: tuple[int, int] | None) -> str | None:
+    pattern = log_pattern(row)
+    path = resolved(pattern, row, version) if pattern else None
+    return NOWHERE if path is not None and posixpath.normpath(path).replace("//", "/") == NOWHERE else path
 
 
 def log_pattern(row: DetailRow) -> str | None:

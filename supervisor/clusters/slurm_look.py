@@ -23,6 +23,7 @@ from supervisor.clusters.slurm_jobs import (
     STATES,
     accounting_state,
     details_of,
+    has_no_log,
     used_up,
 )
 from supervisor.clusters.slurm_reading import Look, log_stats, newest_while, read_look, stat_of, version_numbers
@@ -268,6 +269,8 @@ class Looker:
         for job, row in {**wanted.new, **wanted.lost}.items():
             told = details.get(job)
             if told is None or told.submit != row.submit or told.batch != "1" or not _usable(told.workdir):
+                continue
+            if has_no_log(told, version_numbers(look.version)):
                 continue
             known = look.details.get(JobKey(self.cluster, job, row.submit))
             path = known.log_path if known else details_of(told, version_numbers(look.version)).log_path

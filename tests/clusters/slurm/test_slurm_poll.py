@@ -466,6 +466,23 @@ async def test_a_log_that_is_not_where_the_scheduler_says_is_looked_for_in_the_w
     assert reading.logs[row.id].state is LogState.READ
 
 
+@pytest.mark.parametrize("out", ["/dev/null", "//dev/./null"])
+async def test_a_job_that_throws_its_output_away_has_no_log_and_none_is_found_for_it(
+    login: ScriptedLogin, out: str
+) -> None:
+    """FIND-1: a file that happens to bear its id is not its log."""
+    row = job("rl__chain_2")
+    other = f"/home/alice/arr{row.id}.out"
+    login.files, login.places = {other: (99, int(row.start) + 5)}, {row.id: [other]}
+    login.details = [one._replace(out=out, err=out) if one.raw_id == row.raw_id else one for one in login.details]
+
+    reading = await polled(login)
+
+    told = next(one.details for one in reading.changed if one.key.id == row.id)
+    assert told is not None and told.log_path is None and told.err_path is None
+    assert row.id not in reading.logs
+
+
 async def test_quota_is_read_where_it_is_asked_for(login: ScriptedLogin) -> None:
     """CLEAN-4"""
     pattern = r"^\s*/scratch\s+(?P<bytes_used>\S+)\s+(?P<bytes_soft>\S+)\s+(?P<inodes_used>\S+)\s+(?P<inodes_soft>\S+)"
