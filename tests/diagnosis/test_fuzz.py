@@ -87,8 +87,13 @@ def container(log: str, _rng: random.Random) -> str:
     return "\n".join(f"[pod/trainer-0/main] {line}" for line in log.split("\n"))
 
 
+def relayed(log: str, rng: random.Random) -> str:
+    prefix = rng.choice(["node-02: ", "trainer-launcher: ", "i.pretrain/0 ", "[1,3]<stderr>:", "vllm-1  | ", "3: "])
+    return "\n".join(f"{prefix}{line}" for line in log.split("\n"))
+
+
 @pytest.mark.parametrize(
-    "change", [pids, times, ranks, paths, numbers, launcher, container], ids=lambda change: change.__name__
+    "change", [pids, times, ranks, paths, numbers, launcher, container, relayed], ids=lambda change: change.__name__
 )
 def test_the_answer_does_not_hang_on(change: Any, shipped: Prepared):
     """Category and key line stay, whatever the accidents."""
