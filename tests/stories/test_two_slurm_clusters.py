@@ -53,6 +53,7 @@ class Daemon:
     def __init__(self, config: Path) -> None:
         self.config, self.log = config, config.with_name("supervisord.log")
         self.process: subprocess.Popen[bytes] | None = None
+        self.submitted: dict[str, list[str]] = {}
 
     def start(self) -> None:
         with self.log.open("ab") as log:
@@ -79,6 +80,11 @@ class Daemon:
         assert done.returncode in (0, 3, 4), done.stderr
         return json.loads(done.stdout)
 
+    def jobs(self, document, cluster: str) -> dict[str, dict[str, object]]:
+        """This story's jobs on one cluster, by name; the labs may hold those of another."""
+        mine = self.submitted[cluster]
+        return {job["name"]: job for job in document["jobs"] if job["cluster"] == cluster and job["id"] in mine}
+
     def until(self, holds, what: str, seconds: float = 90) -> dict[str, object]:
         """The first status of which ``holds`` is true; polled by its own clock, bounded."""
         ends = time.monotonic() + seconds
@@ -88,14 +94,6 @@ class Daemon:
                 return document
             assert time.monotonic() < ends, f"{what}: not within {seconds} s; {self.log.read_text()[-3000:]}"
             time.sleep(0.5)
-
-
-def by_name(document, cluster):
-    return {job["name"]: job for job in document["jobs"] if job["cluster"] == cluster and job["group"] is None}
-
-
-def last_good(document):
-    return {each["name"]: each["last_good_at"] for each in document["clusters"]}
 
 
 def config_for(folder: Path, labs, database: str = "") -> Path:
@@ -133,22 +131,24 @@ def play(lab) -> list[str]:
 def run_the_story(folder: Path, labs, database: str = "") -> None:
     daemon = Daemon(config_for(folder, labs, database))
     names = [lab.facts["cluster"] for lab in labs]
-    submitted = {lab.facts["cluster"]: play(lab) for lab in labs}
+    for lab in labs:
+        lab.clear()
+    daemon.submitted = {lab.facts["cluster"]: play(lab) for lab in labs}
     daemon.start()
     try:
-        _run(daemon, labs, names, submitted)
+        _run(daemon, labs, names)
     finally:
         if daemon.process is not None and daemon.process.poll() is None:
             daemon.stop()
 
 
-def _run(daemon: Daemon, labs, names, submitted) -> None:
+def _run(daemon: Daemon, labs, names) -> None:
     def all_running(document):
-        return all(by_name(document, name).get("rl__runs", {}).get("phase") == "running" for name in names)
+        return all(daemon.jobs(document, name).get("rl__runs", {}).get("phase") == "running" for name in names)
 
     daemon.until(all_running, "the running job is held as running on both clusters")
     for lab, name in zip(labs, names, strict=True):
-        jobs = by_name(daemon.status(), name)
+        jobs = daemon.jobs(daemon.status(), name)
         lab.ssh(f"scancel {jobs['cancelled']['id']}")
         lab.ssh(f"scontrol requeue {jobs['again']['id']}")
         lab.ssh(f"scontrol update jobid={jobs['link-1']['id']} EndTime=now+1")
@@ -159,7 +159,7 @@ def _run(daemon: Daemon, labs, names, submitted) -> None:
 
     def all_done(document):
         return all(
-            (jobs := by_name(document, name))["sft__fails"]["outcome"] == "failed"
+            (jobs := daemon.jobs(document, name))["sft__fails"]["outcome"] == "failed"
             and jobs["cancelled"]["outcome"] == "cancelled"
             and jobs["again"]["attempt"] == 2
             and jobs["link-1"]["outcome"] == "handed_on"
@@ -169,15 +169,15 @@ def _run(daemon: Daemon, labs, names, submitted) -> None:
         )
 
     daemon.until(all_done, "every fate is told", seconds=150)
-    _hold_against_accounting(daemon, labs, names, submitted)
+    _hold_against_accounting(daemon, labs, names)
     _stop_a_controller(daemon, labs[0], names)
 
 
-def _hold_against_accounting(daemon: Daemon, labs, names, submitted) -> None:
+def _hold_against_accounting(daemon: Daemon, labs, names) -> None:
     document = daemon.status()
     for lab, name in zip(labs, names, strict=True):
         jobs = {job["id"]: job for job in document["jobs"] if job["cluster"] == name}
-        for job, (state, code) in accounted(lab, submitted[name]).items():
+        for job, (state, code) in accounted(lab, daemon.submitted[name]).items():
             if "[" in job or job not in jobs:
                 assert state == "PENDING", f"{name}/{job} is {state} in accounting and not in status"
                 continue
@@ -188,7 +188,7 @@ def _hold_against_accounting(daemon: Daemon, labs, names, submitted) -> None:
                     assert told["exit_code"] == int(code.split(":")[0]), (job, code, told)
             elif state in ("RUNNING", "PENDING"):
                 assert told["phase"] in ("bring_up", "running"), (job, state, told)
-        named = by_name(document, name)
+        named = daemon.jobs(document, name)
         assert named["link-1"]["successor"] == named["link-2"]["id"]
         assert named["link-2"]["predecessor"] == named["link-1"]["id"]
         assert named["we|ird\nname"]["phase"] == "running"
