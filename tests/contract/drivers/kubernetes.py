@@ -27,7 +27,7 @@ class KubernetesDriver:
     """Jobs are batch Jobs of one pod. The lab's kubelet starts and stops the pods; what runs in them runs here."""
 
     # A scheduler that has lost its API server several times waits up to a minute before it looks again.
-    patience_s = 120.0
+    patience_s = 200.0
     deadline_s = 5.0
     any_name = False
 
