@@ -198,19 +198,20 @@ def read_queue(text: str, nonce: Nonce, known: Mapping[str, object], users: Coll
     lines: dict[str, str] = {}
     fresh: list[QueueRow] = []
     make, keep, between = partial(tuple.__new__, QueueRow), fresh.append, _BETWEEN
-    for record in records:
-        line = record
+    unit, waiting = UNIT, _WAITING
+    for line in records:
         if same and (job := same.get(line)) is not None:
             lines[job] = line
             continue
-        fields = line.split(UNIT, between)
+        fields = line.split(unit, between)
         if len(fields) <= between:
             raise ValueError(f"squeue printed a record of {len(fields)} fields, not {between + 1}")
-        if not fields[0].isdecimal() and fields[0] != "N/A":
-            raise ValueError(f"squeue printed {fields[0][:80]!r} where a time belongs")
-        if fields[3] in _WAITING and (fields[0] != "N/A" or fields[1] != "N/A"):
+        start = fields[0]
+        if start != "N/A" and not start.isdecimal():
+            raise ValueError(f"squeue printed {start[:80]!r} where a time belongs")
+        if fields[3] in waiting and (start != "N/A" or fields[1] != "N/A"):
             fields[0] = fields[1] = "N/A"
-            line = UNIT.join(fields)
+            line = unit.join(fields)  # noqa: PLW2901
             if (job := same.get(line)) is not None:
                 lines[job] = line
                 continue
