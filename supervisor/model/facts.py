@@ -135,8 +135,6 @@ class Held:
     """The store's own number for this job; None until it is stored."""
     version: int = 0
     """How often the store has written it. A writer that holds an older one is refused, so no step is lost or doubled."""
-    fingerprint: object = None
-    """Of the reading it was last listed in."""
     look_at: datetime | None = None
     """When time alone could change its sign: it is examined again by then even if nothing else changed."""
 

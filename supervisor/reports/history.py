@@ -16,7 +16,7 @@ FLIPS = {
     "running": "it becomes suspect when its log is read and silent beyond its cadence; it ends when scheduler or accounting say so",
     "suspect": "new progress in its log heals it; a hard finding that it hangs makes it wedged",
     "wedged": "new progress in its log heals it; its end, told by scheduler or accounting, closes it",
-    "terminal": "a new attempt under the same id opens it again; a successor that shows itself late, or an end found after all,"
+    "terminal": "a new attempt under the same id, or being listed after it vanished, opens it; a late successor or end"
     " corrects its outcome",
     "cleanup": "it is done when every step of its clean-up is",
     "done": "a new attempt under the same id opens it again",

@@ -217,7 +217,7 @@ def _toned(line: str, tone: str | None, colour: bool) -> str:
     return f"{COLOURS[tone]}{line}{RESET}" if colour and tone else line
 
 
-def foot(holds: Iterable[Any], hidden: int, total_ended: int) -> list[str]:
+def foot(holds: Iterable[Any], hidden: int) -> list[str]:
     """What is under a hold, and what is not shown."""
     lines = [
         f"hold {each.id} on {each.target or 'everything'}: {plain(each.reason)} ({plain(each.by)})" for each in holds

@@ -317,7 +317,6 @@ class _Walk:
             predecessor=next((edge.on for edge in depends if edge.kind in HANDING_ON), held.predecessor),
             successor=facts.successor,
             look_at=_look_at(move.after.phase, facts, self.now),
-            fingerprint=self.polled.lines.get(seen.key.id, held.fingerprint),
             past=self._past(held) if facts.new_attempt else held.past,
         )
 

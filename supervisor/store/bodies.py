@@ -22,7 +22,7 @@ from supervisor.store.times import to_us, to_us_or_none
 
 
 class _Body(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a job's text: all of a :class:`Held` but row, version, and the fingerprint, which is never stored."""
+    """What is read of a job's text: all of a :class:`Held` but row and version."""
 
     key: JobKey
     life: Lifecycle
@@ -46,7 +46,7 @@ class _Seen(msgspec.Struct, frozen=True, gc=False):
     observation: Observation
 
 
-_lean_job = Lean(Held, without=("row", "version", "fingerprint"))
+_lean_job = Lean(Held, without=("row", "version"))
 _lean_step = Lean(Transition)
 _lean_seen = Lean(Observation)
 _encoder = msgspec.json.Encoder()

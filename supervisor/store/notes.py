@@ -226,12 +226,3 @@ class Notes:
                         for one in found
                     ]
         return []
-
-
-def contract_number(value: float) -> float | str:
-    """A number as the contract writes it: what JSON cannot hold is a word."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value

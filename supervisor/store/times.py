@@ -32,8 +32,3 @@ def from_us(us: int) -> datetime:
 
 def from_us_or_none(us: int | None) -> datetime | None:
     return None if us is None else EPOCH + timedelta(microseconds=us)
-
-
-def span_us(span: timedelta) -> int:
-    """Microseconds of a duration."""
-    return span.days * DAY_US + span.seconds * 1_000_000 + span.microseconds

@@ -139,7 +139,7 @@ def test_a_clock_that_runs_ahead_makes_no_negative_age():
 
 
 def test_holds_and_hidden_rows_are_said_at_the_foot():
-    hold, hidden = foot([a_hold(reason="x\x1b[31m")], 3, 0)
+    hold, hidden = foot([a_hold(reason="x\x1b[31m")], 3)
 
     assert hold == "hold 3 on alpha: x\\x1b[31m (alice@box)"
     assert "3 more jobs" in hidden

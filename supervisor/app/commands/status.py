@@ -117,7 +117,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     parts += status.tables(shown, now, unknown=unknown, wide=wide, colour=colour, pipes=args.pipe, kinds=KINDS)
     if not jobs:
         parts.append(_no_jobs(summary, args))
-    parts += status.foot(holds, hidden, 0)
+    parts += status.foot(holds, hidden)
     return "\n".join(parts) + "\n", code
 
 
