@@ -27,6 +27,7 @@ LIMITS = Limits(
     cadence_points=8,
     timeout_slack=2 * MINUTE,
     health=rulebook(Settings()).limits.health,
+    gating=rulebook(Settings()).limits.gating,
 )
 BOOK = Rulebook(limits=LIMITS)
 

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ROOT / "supervisor"
 FILES = sorted(path for path in CODE.rglob("*.py") if "/migrations/versions/" not in path.as_posix())
-ROOMS = ("rules", "detectors", "dialects", "diagnosis", "buckets", "clusters", "store", "reports", "app")
+ROOMS = ("rules", "detectors", "dialects", "diagnosis", "buckets", "gates", "clusters", "store", "reports", "app")
 
 
 def named(path: Path) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 
 from supervisor.app.complaints import nearest
 from supervisor.buckets import BY_NAME
-from supervisor.model.rulebook import Health
+from supervisor.model.rulebook import Gating, Health
 
 WHOLE = (
     "absences_to_call_gone",
     "cadence_points",
-    *(field.name for field in dataclasses.fields(Health) if field.type == "int"),
+    *(field.name for kind in (Health, Gating) for field in dataclasses.fields(kind) if field.type == "int"),
 )
 """Limits that count things."""
 

@@ -31,7 +31,7 @@ from supervisor.app.kinds import KINDS
 from supervisor.app.limits import WHOLE, limits_in_force
 from supervisor.buckets import BY_NAME
 from supervisor.model.errors import UsageError
-from supervisor.model.rulebook import Health, Limits, Rulebook
+from supervisor.model.rulebook import Gating, Health, Limits, Rulebook
 
 DAYS = MOST_HOURS / 24
 LATER = {
@@ -270,10 +270,11 @@ def rulebook(settings: Settings) -> Rulebook:
 
 
 def _limits(values: Mapping[str, float], exempt: tuple[str, ...] = ()) -> Limits:
-    whole = {name: int(values[name]) for name in WHOLE}
+    numbers = {name: int(value) if name in WHOLE else value for name, value in values.items()}
     return Limits(
         exempt=exempt,
-        health=Health(**{each.name: whole.get(each.name, values[each.name]) for each in dataclasses.fields(Health)}),  # type: ignore[arg-type]
+        health=Health(**{each.name: numbers[each.name] for each in dataclasses.fields(Health)}),  # type: ignore[arg-type]
+        gating=Gating(**{each.name: numbers[each.name] for each in dataclasses.fields(Gating)}),  # type: ignore[arg-type]
         silence_floor=timedelta(seconds=values["silence_floor_s"]),
         silence_multiple=values["silence_multiple"],
         bring_up_limit=timedelta(seconds=values["bring_up_limit_s"]),

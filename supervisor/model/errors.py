@@ -66,3 +66,7 @@ class SchemaMismatch(StoreError):
 
 class NotBegun(SchemaMismatch):
     """There is no store yet: no daemon has ever run on it."""
+
+
+class Unproven(SupervisorError):
+    """A judgement was built without the quote or the failed command that it needs (PROBE-2)."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from supervisor.model.job import JobKey
+from supervisor.model.job import JobKey, Observation
 from supervisor.model.logs import LogRead, LogWanted
 from supervisor.model.polling import Check, Reading, Watch
+from supervisor.model.probe import Captured, CaptureWanted, Remains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,18 @@ class Cluster(Protocol):
 
     async def cancel(self, job: JobKey, approval: Approval) -> CancelReceipt:
         """Send one cancel for exactly this attempt. Raises NotApproved where the approval is for another."""
+        ...
+
+    async def capture(self, wanted: CaptureWanted, now: datetime) -> Sequence[Captured]:
+        """Evidence of one job, bounded by ``wanted``; it reads only (PROBE-14).
+
+        Each thing that was asked for and did not come is a Captured with its failure, never left out. Raises ClusterError only
+        where nothing at all could be asked.
+        """
+        ...
+
+    async def remains(self, seen: Observation, now: datetime) -> Remains:
+        """What of this attempt is still there after its cancel: processes, steps, pods, an allocation (KILL-3)."""
         ...
 
     async def check(self, now: datetime) -> Sequence[Check]:

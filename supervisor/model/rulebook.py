@@ -45,6 +45,23 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gating:
+    """Thresholds of the deep probe's gates, for one bucket; names, units and reasons as in ``data/limits.toml``."""
+
+    hang_multiple: float
+    idle_share: float
+    doomed_repeats: int
+    gpu_idle_percent: float
+    gpu_busy_percent: float
+    kv_idle_percent: float
+    oversubscribed_times: float
+    coordinator_busy_percent: float
+    bring_up_trials_s: float
+    lifecycle_share_high: float
+    setup_tail_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Thresholds in force for one bucket. Each has its reason in ``data/limits.toml``."""
 
@@ -59,6 +76,7 @@ class Limits:
     timeout_slack: timedelta
     """How long a timed-out job's successor may take to show itself before the chain counts as broken."""
     health: Health
+    gating: Gating
     exempt: tuple[str, ...] = ()
     """Parts of job names whose findings are observations, not calls to act (RL-3, EVAL-4)."""
 
