@@ -170,6 +170,8 @@ class Announced:
     all_failed: int = 0
     all_failed_at: Json | None = None
     failures: list[Json] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
+    """Where its trials go, by what that folder holds (``trials``, ``jobs``), as printed last."""
 
     def take(self, reading: Reading, seen: float | None) -> None:
         assert reading.kind is ReadingKind.BANNER
@@ -190,6 +192,8 @@ class Announced:
         elif label == "rank_failed":
             self.failures.append(mark)
             del self.failures[KEPT_FAILURES:]
+        elif label in ("trials", "jobs") and reading.dialect == "places":
+            self.places[label] = reading.detail
 
     def moved_on(self) -> None:
         """Training goes on after an end was announced: that end is over."""

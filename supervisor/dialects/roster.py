@@ -18,6 +18,7 @@ from supervisor.dialects import (
     megatron,
     nemo_rl,
     openrlhf,
+    places,
     plain,
     ray,
     skyrl,
@@ -50,7 +51,7 @@ class Dialect(Protocol):
 
 DIALECTS: tuple[Dialect, ...] = (
     vllm, skyrl, openrlhf, slime, verl, torchtitan, llamafactory, trl, hf_trainer, megatron, nemo_rl, harbor, tqdm, evals,
-    levanter, elastic, iris, ray, plain,
+    levanter, elastic, iris, ray, plain, places,
 )  # fmt: skip
 LONG = frozenset({"skyrl", "openrlhf", "slime", "verl", "llamafactory", "trl", "hf_trainer"})
 """Dialects whose lines may be long; the others are shown only a line's beginning."""

@@ -77,6 +77,7 @@ def summarise(state: State, bucket: str | None = None, *, ended: bool = False, p
         unread=Unread(**{name: count for name, count in run.unread.items() if name in Unread.__dataclass_fields__}),
         lines=run.lines,
         offset=run.offset,
+        places=dict(run.announced.places),
     )
 
 

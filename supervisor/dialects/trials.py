@@ -38,6 +38,7 @@ def read_trial(data: bytes, name: str = "") -> Trial:
     return Trial(
         name=str(document.get("trial_name") or name),
         task=str(document.get("task_name") or ""),
+        agent=str(_mapping(document.get("agent_info")).get("name") or ""),
         reward=reward,
         valid=stated if isinstance(stated, bool) else reward is not None and valid,
         exceptions=exceptions,
@@ -68,10 +69,13 @@ def read_job(data: bytes, utc_offset: timedelta | None = None) -> TrialJob:
         raise Malformed("this is no job's result: it has neither stats nor a number of trials")
     exceptions: dict[str, int] = {}
     weighted, scored = 0.0, 0
+    passed, rewarded = 0, 0
     for entry in _mapping(stats.get("evals")).values():
         evals = _mapping(entry)
         for kind, names in _mapping(evals.get("exception_stats")).items():
             exceptions[str(kind)] = exceptions.get(str(kind), 0) + len(_sequence(names))
+        above, told = _rewarded(evals.get("reward_stats"))
+        passed, rewarded = passed + above, rewarded + told
         trials = _count(evals.get("n_trials")) or 0
         mean = next(
             (
@@ -93,6 +97,8 @@ def read_job(data: bytes, utc_offset: timedelta | None = None) -> TrialJob:
         retries=_first(stats, "n_retries"),
         mean=weighted / scored if scored else None,
         scored=scored or None,
+        passed=passed if rewarded else None,
+        rewarded=rewarded or None,
         exceptions=exceptions,
         started_at=_time(document.get("started_at"), utc_offset),
         updated_at=_time(document.get("updated_at"), utc_offset),
@@ -150,6 +156,21 @@ def _reward(result: object) -> float | None:
         if main is not None
         else next((got for value in rewards.values() if (got := _number(value)) is not None), None)
     )
+
+
+def _rewarded(stats: object) -> tuple[int, int]:
+    """(above 0, all) of the trials that a job's ``reward_stats`` lists under its main reward: value to names of trials."""
+    rewards = _mapping(stats)
+    main = _mapping(rewards.get("reward") or next(iter(rewards.values()), None))
+    above = told = 0
+    for value, names in main.items():
+        try:
+            reward = float(value)
+        except ValueError:
+            continue
+        count = len(_sequence(names))
+        above, told = above + (count if reward > 0 else 0), told + count
+    return above, told
 
 
 def _object(data: bytes) -> Mapping[str, object]:

@@ -285,6 +285,8 @@ class RunSummary:
     unread: Unread
     lines: int | None
     offset: int
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where its trials go, as the log printed it last: by what that folder holds, ``trials`` or ``jobs``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,8 @@ class Trial:
 
     name: str
     task: str = ""
+    agent: str = ""
+    """The harness's name of it. ``oracle`` and ``nop`` ask no model."""
     reward: float | None = None
     """The verifier's main reward, valid or not; None where there is none."""
     valid: bool = False
@@ -328,9 +332,15 @@ class Trial:
     """Seconds by which the verifier ended after the trial; above 0 is a release race (PROBE-12)."""
 
     @property
+    def null_tokens(self) -> bool:
+        """Unsolved and without a token, by an agent that asks a model."""
+        return not self.output_tokens and not (self.reward or 0) > 0 and self.agent not in ("oracle", "nop")
+
+    @property
     def instant(self) -> bool:
-        """Ended at once, unsolved and without a token: nothing reached the model (EVAL-2)."""
-        return not self.output_tokens and not (self.reward or 0) > 0 and self.took_s is not None and self.took_s < 5.0
+        """Without a token, and the agent's part (or all of it) ended at once: nothing reached the model (EVAL-2)."""
+        spans = [span for span in (self.agent_s, self.took_s) if span is not None]
+        return self.null_tokens and bool(spans) and min(spans) < 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,6 +358,10 @@ class TrialJob:
     mean: float | None = None
     """Over all evals of the job, weighted by their trials with a valid reward."""
     scored: int | None = None
+    passed: int | None = None
+    """Rewarded above 0, of ``rewarded``."""
+    rewarded: int | None = None
+    """Trials whose main reward the file tells; None where it tells none."""
     exceptions: Mapping[str, int] = field(default_factory=dict)
     started_at: datetime | None = None
     updated_at: datetime | None = None

@@ -112,7 +112,7 @@ def test_a_trials_result_file() -> None:
     trial = read_trial(result())
 
     assert trial == Trial(
-        name="patch-3__ab12c", task="patch-3", reward=1.0, valid=True, turns=12, input_tokens=900, output_tokens=300,
+        name="patch-3__ab12c", task="patch-3", agent="terminus", reward=1.0, valid=True, turns=12, input_tokens=900, output_tokens=300,
         started_at=datetime(2026, 8, 1, 12, tzinfo=UTC), finished_at=datetime(2026, 8, 1, 12, 10, tzinfo=UTC),
         took_s=600.0, environment_setup_s=30.0, agent_s=420.0, verifier_s=60.0, verifier_late_s=-60.0,
     )  # fmt: skip
