@@ -13,7 +13,7 @@ import sys
 import textwrap
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -87,6 +87,9 @@ SAMPLES: dict[str, str] = {
     "keep_ended_days": "30",
     "port_forward": '{ kubeconfig = "~/.kube/config", context = "east", namespace = "iris", service = "iris-controller-svc" }',
     "ca_file": '"ca.pem"',
+    "pattern": '"debug-*"',
+    "cause": '"silent-hang"',
+    "bucket": '"rl"',
     "pods": '{ kubeconfig = "~/.kube/config", context = "east", namespace = "iris" }',
 }
 """What stands behind a setting that has no default of its own, or whose default says little."""
@@ -164,8 +167,19 @@ def example() -> str:
         own = ", ".join(f"{bucket} {value:g}" for bucket, value in entry.get("bucket", {}).items())
         parts.append(f"# {name} = {entry['default']:g}{f'   # {own}' if own else ''}")
     for name, model in sections.items():
-        parts += ["", f"# {'-' * 110}", f"[{name}]", *lines_of(model)]
+        inner = {key: found for key, field in model.model_fields.items() if (found := _table_in(field.annotation))}
+        parts += ["", f"# {'-' * 110}", *_about(model), f"[{name}]", *lines_of(model, skip=tuple(inner))]
+        for key, (each, many) in inner.items():
+            head = f"# [[{name}.{key}]]" if many else f"[{name}.{key}]"
+            parts += ["", *_about(each), head, *lines_of(each)]
     return "\n".join(parts) + "\n"
+
+
+def _table_in(annotation: Any) -> tuple[type[BaseModel], bool] | None:
+    """The model of a setting that is a table of its own, and whether there may be many of it."""
+    many = get_origin(annotation) is tuple
+    inner = get_args(annotation)[0] if many else annotation
+    return (inner, many) if isinstance(inner, type) and issubclass(inner, BaseModel) else None
 
 
 REQUIRED = {
@@ -192,7 +206,7 @@ def _shared(kind: str, model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _about(model: type[BaseModel]) -> list[str]:
-    words = " ".join((inspect.getdoc(model) or "").split()).replace("``", "`")
+    words = " ".join((model.__dict__.get("__doc__") or "").split()).replace("``", "`")
     return [f"# {line}" for line in textwrap.wrap(words, 116)]
 
 

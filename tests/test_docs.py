@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
@@ -117,9 +118,25 @@ def agrees(text: str, model: type[BaseModel], skip: tuple[str, ...] = ()) -> Non
             assert value == (str(default) if isinstance(default, Path) else default), name
 
 
+def tables_in(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Settings that are tables of their own, one or many."""
+    found = {}
+    for name, field in model.model_fields.items():
+        inner = get_args(field.annotation)[0] if get_origin(field.annotation) is tuple else field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found[name] = inner
+    return found
+
+
 @pytest.mark.parametrize(("name", "model"), sections())
 def test_every_setting_of_every_table_is_in_the_example_with_its_default(name, model):
-    agrees(part(f"[{name}]"), model)
+    whole, inner = part(f"[{name}]"), tables_in(model)
+
+    agrees(whole, model, tuple(inner))
+    for key, each in inner.items():
+        _, head, rest = whole.partition(f"[{name}.{key}]")
+        assert head, f"[{name}.{key}] is not in config.example.toml"
+        agrees(rest, each)
 
 
 def test_every_setting_at_the_top_is_in_the_example_with_its_default():

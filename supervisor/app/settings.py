@@ -10,15 +10,13 @@ import re
 from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from supervisor.app.complaints import faults, named_in, nearest, numbers_only, said
 from supervisor.app.config_path import (
-    ENDED_HOURS,
-    MOST_HOURS,
     PREFIX,
     database_url,
     find,
@@ -29,28 +27,20 @@ from supervisor.app.config_path import (
 )
 from supervisor.app.kinds import KINDS
 from supervisor.app.limits import WHOLE, limits_in_force
+from supervisor.app.sections import (
+    ApprovalsSection,
+    DaemonSection,
+    LoggingSection,
+    LogsSection,
+    ProbeSection,
+    ReportsSection,
+    RetentionSection,
+    Section,
+    SignaturesSection,
+)
 from supervisor.buckets import BY_NAME
 from supervisor.model.errors import UsageError
 from supervisor.model.rulebook import Gating, Health, Limits, Rulebook
-
-DAYS = MOST_HOURS / 24
-LATER = {
-    "approvals": "this version proposes no kill, so there is nothing to set",
-    "probe": "this version makes no deep probe, so there is nothing to set",
-}
-"""Tables that a config may bring along and that this version has nothing for: refused, since a setting never does nothing."""
-
-
-class Section(BaseModel):
-    """A table of the config: frozen, no unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _numbers_are_numbers(cls, data: Any) -> Any:
-        numbers_only(cls, data)
-        return data
 
 
 class ClusterSection(Section):
@@ -92,65 +82,6 @@ class BucketSection(Section):
         return value
 
 
-class DaemonSection(Section):
-    jitter_s: float = Field(default=5, ge=0, le=300)
-    """Random delay of each tick, at most, seconds, so that many daemons do not ask at the same moment."""
-    budget_s: float = Field(default=300, gt=0, le=86400)
-    """Longest that a tick waits for its clusters, seconds; at most four fifths of the interval. A cluster that takes longer
-    goes on being read under its own deadline, and delays no other."""
-    drain_s: float = Field(default=30, gt=0, le=3600)
-    """How long a tick may go on after SIGTERM, seconds."""
-    lease_s: float = Field(default=120, ge=10, le=86400)
-    """How long a cluster stays with a daemon that gives no sign, seconds (several daemons on one database)."""
-    ping_url: str = ""
-    """Asked by GET after each good tick: a dead-man's switch elsewhere (LIVE-8). Empty: none."""
-    ping_url_file: Path | None = None
-    """File whose first line is ``ping_url``, where that is a secret."""
-
-
-class LoggingSection(Section):
-    format: Literal["auto", "console", "json"] = "auto"
-    """``auto``: console on a terminal, JSON elsewhere."""
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    """Events below it are not written."""
-
-
-class LogsSection(Section):
-    bytes_per_job: int = Field(default=4 * 2**20, ge=4096)
-    """Most that is read of one log in one tick, bytes (FIND-3)."""
-    bytes_per_tick: int = Field(default=64 * 2**20, ge=2**16)
-    """Most that is read of one cluster's logs in one tick, bytes."""
-    kept_bytes_per_job: int = Field(default=32 * 2**20, ge=2**16)
-    """Most that is kept of one log under the state folder, bytes; the oldest goes first."""
-    keep_days: float = Field(default=14, gt=0, le=DAYS)
-    """How long the kept text of an ended job stays, days."""
-
-
-class RetentionSection(Section):
-    """What may be thinned with age. Transitions, attempts, diagnoses and decisions are kept for ever."""
-
-    measurements_days: float = Field(default=30, gt=2, le=DAYS)
-    """Every value is kept for 2 days, one an hour up to this age, one a day after it; days."""
-    polls_days: float = Field(default=30, gt=1, le=DAYS)
-    """How long the proof that each poll was made is kept, days."""
-    reports_days: float = Field(default=365, gt=2, le=DAYS)
-    """How long the last report of each day is kept, days; every report is kept for 2 days."""
-
-
-class SignaturesSection(Section):
-    packs: tuple[Path, ...] = ()
-    """Signature packs of your own, TOML files."""
-    off: tuple[str, ...] = ()
-    """Codes of signatures to leave out."""
-
-
-class ReportsSection(Section):
-    ended_hours: float = Field(default=ENDED_HOURS, gt=0, le=MOST_HOURS)
-    """How long an ended job stays in ``status`` without ``--all``, hours."""
-    remind_hours: float = Field(default=24, gt=0, le=MOST_HOURS)
-    """After how long a standing alert is said again in the sweep's record, hours (SAY-5)."""
-
-
 class Settings(BaseSettings):
     """The whole config."""
 
@@ -182,6 +113,8 @@ class Settings(BaseSettings):
     retention: RetentionSection = RetentionSection()
     reports: ReportsSection = ReportsSection()
     signatures: SignaturesSection = SignaturesSection()
+    probe: ProbeSection = ProbeSection()
+    approvals: ApprovalsSection = ApprovalsSection()
 
     @classmethod
     def settings_customise_sources(
@@ -316,9 +249,6 @@ def parse(document: dict[str, Any], path: Path) -> Settings:
         first = key.partition("__")[0].lower()
         if first not in Settings.model_fields:
             raise UsageError(f"environment: {PREFIX}{key}: no such setting{nearest(first, Settings.model_fields)}")
-    for table, why in LATER.items():
-        if table in document:
-            raise UsageError(f"{path}: {table}: {why}; take the table out")
     try:
         settings = Settings(**document)
     except ValidationError as error:
