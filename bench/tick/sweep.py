@@ -33,7 +33,8 @@ from supervisor.app.fleet import Station
 from supervisor.app.follow import Follower
 from supervisor.app.kept import KeptLogs
 from supervisor.app.rooms import rooms
-from supervisor.app.settings import ClusterSection, LogsSection, Settings, rulebook
+from supervisor.app.sections import LogsSection
+from supervisor.app.settings import ClusterSection, Settings, rulebook
 from supervisor.app.sweep import Sweeper
 from supervisor.app.writing import Writer
 from supervisor.clusters.shell import Ran

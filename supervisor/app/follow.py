@@ -11,7 +11,7 @@ import structlog
 
 from supervisor.app.fleet import Station
 from supervisor.app.kept import KeptLogs
-from supervisor.app.settings import LogsSection
+from supervisor.app.sections import LogsSection
 from supervisor.app.writing import Writer
 from supervisor.dialects import excerpt, follow, next_attempt, summarise
 from supervisor.model.errors import ClusterError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -103,14 +102,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(refused, text, lin
 )  # fmt: skip
 def test_a_wrong_value_is_refused_with_what_is_allowed(refused, text, line):
     assert refused(text) == line
-
-
-@pytest.mark.parametrize("table", ["probe"])
-def test_a_table_that_this_version_has_nothing_for_is_refused_not_ignored(refused, table):
-    """A setting never does nothing: whoever writes [approvals] must learn that no kill is proposed yet."""
-    assert re.fullmatch(
-        rf"{table}: this version .*, so there is nothing to set; take the table out", refused(f"[{table}]\n")
-    )
 
 
 def test_several_faults_are_said_in_one_line(refused):
