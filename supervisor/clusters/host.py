@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from supervisor.clusters import host_commands, log_pieces
+from supervisor.clusters import host_commands, log_pieces, trial_trees
 from supervisor.clusters.certificate import certificate_expiry
 from supervisor.clusters.host_settings import HostSettings
 from supervisor.clusters.host_text import (
@@ -39,6 +39,7 @@ from supervisor.model.job import JobKey, Observation
 from supervisor.model.logs import LogRead, LogStat, LogState, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
+from supervisor.model.trials import TrialRead, TrialsWanted
 
 _TRUE_OFFSET = timedelta(seconds=2)
 """Below it a clock offset is the whole second that ``date`` rounds to, and the way there and back."""
@@ -83,6 +84,14 @@ class HostCluster:
         except ClusterError as error:
             return {(piece.job_id, piece.path): LogUnread(piece.path, error.text) for piece in wanted}
         return log_pieces.read(wanted, nonce, ran)
+
+    async def read_trials(self, wanted: Sequence[TrialsWanted], now: datetime) -> Mapping[str, TrialRead]:
+        """One script for all jobs (POLL-6)."""
+        limit = self._settings.logs_timeout_s
+        try:
+            return await trial_trees.read(self._shell, wanted, one_s=min(20.0, limit), all_s=limit)
+        except ClusterError as error:
+            return trial_trees.unread(wanted, error)
 
     async def cancel(self, job: JobKey, approval: Approval) -> CancelReceipt:
         if approval.job != job or job.cluster != self._name:

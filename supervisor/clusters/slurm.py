@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from supervisor.clusters import trial_trees
 from supervisor.clusters.certificate import certificate_expiry
 from supervisor.clusters.shell import Shell
 from supervisor.clusters.slurm_commands import Nonce, Site, cancel_script, check_script, read_script
@@ -21,9 +22,12 @@ from supervisor.model.job import Details, JobKey, Observation
 from supervisor.model.logs import LogRead, LogText, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
+from supervisor.model.trials import TrialRead, TrialsWanted
 
 READ_LIMIT_S = 300
 """Longest that all pieces of logs of one read may take, seconds."""
+TRIALS_LIMIT_S = 120
+"""Longest that all looks at trees of trials may take together, seconds."""
 CERTIFICATE_NOTICE = timedelta(hours=24)
 """How long before its end an SSH certificate is spoken of (POLL-12)."""
 
@@ -211,6 +215,18 @@ class SlurmCluster:
         if len(parts) != len(wanted):
             return [LogUnread(one.path, f"{shell.place} did not answer for it") for one in wanted]
         return [read_piece(part, one) for part, one in zip(parts, wanted, strict=True)]
+
+    async def read_trials(self, wanted: Sequence[TrialsWanted], now: datetime) -> Mapping[str, TrialRead]:
+        """One remote command for all jobs (POLL-6); another login node is asked where one gives no answer."""
+        refused: ClusterError | None = None
+        for at in self._in_turn() if wanted else ():
+            try:
+                return await trial_trees.read(
+                    self._shells[at], wanted, one_s=self._settings.logs_timeout_s, all_s=TRIALS_LIMIT_S
+                )
+            except ClusterError as error:
+                refused = refused or error
+        return trial_trees.unread(wanted, refused) if refused is not None else {}
 
     # -- cancel ----------------------------------------------------------------------------------------------------
 

@@ -140,14 +140,14 @@ def counts_of(state: Mapping[str, object]) -> TrialCounts | None:
     exceptions = _numbers(job.get("exceptions")) if "exceptions" in job else dict(run.exceptions)
     done = _whole(job.get("completed"))
     scored, passed = _whole(job.get("rewarded")), _whole(job.get("passed"))
-    mean = job.get("mean")
+    mean, running = job.get("mean"), _whole(job.get("running"))
     figures = TrialFigures(
         done=done if done is not None else run.ended if not run.left else None,
         planned=_whole(job.get("planned")),
         mean=float(mean) if isinstance(mean, (int, float)) else run.reward / run.scored if run.scored else None,
         passed=passed if scored is not None and passed is not None else run.passed,
         scored=scored if scored is not None else run.scored,
-        running=_whole(job.get("running")) or max(0, (run.begun or 0) - run.ended - run.left),
+        running=running if running is not None else max(0, (run.begun or 0) - run.ended - run.left),
         exceptions=exceptions,
         groups={name: outcome_of(name).group for name in exceptions},
         exact=exact or done is not None,
