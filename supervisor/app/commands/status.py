@@ -75,6 +75,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     from datetime import timedelta
 
     from supervisor.app.clock import utc_now
+    from supervisor.app.terminal import columns_wide
     from supervisor.buckets import KINDS
     from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError
     from supervisor.reports import status
@@ -110,7 +111,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         return json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n", code
     shown = jobs
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    wide = _wide()
+    wide = columns_wide()
     unknown = {each.name: each.last_good_at for each in summary.clusters if each.state != "ok"}
     parts = status.head(summary, now, gone=gone, colour=colour)
     parts.append("")
@@ -142,19 +143,6 @@ def _rows(light: Any, words: list[str]) -> list[int]:
     from supervisor.app.commands.picking import the_row
 
     return [the_row(light, word).row for word in words]
-
-
-def _wide() -> int | None:
-    """Columns to fit into: ``$COLUMNS``, else the terminal's, else no limit (a file, a pipe)."""
-    import os
-
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit() and int(told[:6]) > 0:
-        return int(told[:6])
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
-    except (OSError, ValueError):
-        return None
 
 
 def _no_jobs(summary: Any, args: argparse.Namespace) -> str:
