@@ -1,0 +1,153 @@
+"""Gate A: does the work go on? The record's state, the age of its newest progress, and, where it stands, what its processes do.
+
+Silence alone never kills (LIVE-5): a hard failure needs processes that positively stand still, no benign explanation, and
+stacks taken while they lived (PROBE-5).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from supervisor.gates import progress, said
+from supervisor.gates.hang import Hang
+from supervisor.gates.hang import judge as judge_hang
+from supervisor.gates.record import Standing, Told, told
+from supervisor.model.findings import Quote
+from supervisor.model.probe import Case, GateScore, Missing, Role, Score
+
+GATE, NAME = "A", "liveness"
+
+_NOT_RUNNING = {
+    Standing.ENDED: "it ended while it was probed",
+    Standing.OTHER: "its record is of another attempt: it was started again while it was probed",
+    Standing.WAITING: "it does not run: nothing of it can be probed",
+    Standing.UNKNOWN: "its record does not say clearly whether it runs",
+}
+
+
+def judge(case: Case) -> GateScore:
+    record = _record(case)
+    if isinstance(record, GateScore):
+        return record
+    logs = progress.logs(case)
+    if not logs:
+        return _error("no log of it could be read", said.missing(case, Role.LOG), record.quote)
+    stand = progress.stand(case, logs)
+    allowed = case.limits.bring_up_limit if stand.bring_up else case.subject.silence_allowed
+    quotes = said.distinct((record.quote, *stand.quotes))
+    if stand.age is None:
+        return _error(
+            "when it last made progress is not known",
+            said.unusable(
+                stand.log.exhibit, "no line of it tells when the newest progress was, and no earlier look did"
+            ),
+            *quotes,
+        )
+    facts: dict[str, float | int | str | None] = {
+        "silent_s": round(stand.age.total_seconds()),
+        "allowed_s": round(allowed.total_seconds()),
+        "step": stand.step,
+        "total": stand.total,
+    }
+    if stand.age <= allowed:
+        return GateScore(
+            gate=GATE,
+            name=NAME,
+            result=Score.PASS,
+            reason=_alive(record, stand, allowed),
+            quotes=quotes,
+            watch=f"no progress for more than {said.span(allowed.total_seconds())}",
+            facts=facts,
+        )
+    return _silent(case, record, stand, allowed, facts)
+
+
+def _record(case: Case) -> Told | GateScore:
+    """The state as its own record has it, or the error that none is known."""
+    exhibits = case.read(Role.RECORD)
+    if not exhibits:
+        return _error("its record could not be read", said.missing(case, Role.RECORD))
+    for each in exhibits:
+        if each.file is not None and (found := told(each.file, case.lines(each.file), case.subject.key)) is not None:
+            why = _NOT_RUNNING.get(found.standing)
+            if why is None:
+                return found
+            return _error(f"{why} ({found.word})", said.unusable(each, found.quote.text), found.quote)
+    first = next(iter(case.lines(exhibits[0].file or "")), "")
+    return _error("its record names no state", said.unusable(exhibits[0], said.cut(first) or "it is empty"))
+
+
+def _alive(record: Told, stand: progress.Stand, allowed: timedelta) -> str:
+    age, most = said.span(stand.age.total_seconds() if stand.age else 0), said.span(allowed.total_seconds())
+    if stand.bring_up:
+        return f"The record says {record.word}. It has {stand.words}, {age} after its start; {most} are allowed."
+    if stand.moved:
+        return f"The record says {record.word}. It progressed since the last look ({stand.words}); {most} of silence are allowed."
+    return f"The record says {record.word}. Newest progress: {stand.words}, {age} ago; {most} of silence are allowed."
+
+
+def _silent(
+    case: Case, record: Told, stand: progress.Stand, allowed: timedelta, facts: dict[str, float | int | str | None]
+) -> GateScore:
+    """Beyond its allowance: a soft failure, unless it is positively shown to hang."""
+    assert stand.age is not None
+    goes_on, beats = progress.noise(case, stand.log)
+    quotes = (record.quote, *stand.quotes, *beats)
+    since = "its start" if stand.bring_up else "its newest progress"
+    silent, most = said.span(stand.age.total_seconds()), said.span(allowed.total_seconds())
+    reason = (
+        f"The record says {record.word}, but {silent} have passed since {since} ({stand.words}); {most} are allowed"
+    )
+    reason += f", and {goes_on}." if goes_on else "."
+    hang_from = allowed * case.limits.gating.hang_multiple
+    if record.standing is Standing.SUSPENDED:
+        return _soft(f"{reason} It is suspended.", quotes, "progress after it is resumed", facts)
+    if stand.unsure:
+        return _soft(f"{reason} But {stand.unsure}.", quotes, "its log at the next look", facts)
+    if stand.age < hang_from:
+        watch = f"progress; without any by {said.span(hang_from.total_seconds())} of silence its processes decide"
+        return _soft(f"{reason} A hang is called from {said.span(hang_from.total_seconds())} on.", quotes, watch, facts)
+    return _from_hang(judge_hang(case, stand), reason, quotes, facts)
+
+
+def _from_hang(
+    hang: Hang, reason: str, quotes: tuple[Quote, ...], facts: dict[str, float | int | str | None]
+) -> GateScore:
+    whole = said.distinct((*quotes, *hang.quotes), most=12)
+    if hang.missing is not None:
+        return _error(f"{reason} {hang.words}", hang.missing, *whole)
+    if not hang.proven:
+        return _soft(f"{reason} {hang.words}", whole, hang.watch, facts)
+    return GateScore(
+        gate=GATE,
+        name=NAME,
+        result=Score.FAIL,
+        reason=f"{reason} {hang.words}",
+        quotes=whole,
+        hard=True,
+        wedge=True,
+        cause=hang.cause,
+        fix=hang.fix,
+        confidence=hang.confidence,
+        watch="any progress: a step, a moved counter, a finished trial",
+        facts=facts,
+    )
+
+
+def _soft(reason: str, quotes: tuple[Quote, ...], watch: str, facts: dict[str, float | int | str | None]) -> GateScore:
+    return GateScore(
+        gate=GATE,
+        name=NAME,
+        result=Score.FAIL,
+        reason=reason,
+        quotes=said.distinct(quotes, most=12),
+        confidence="medium",
+        watch=watch,
+        facts=facts,
+    )
+
+
+def _error(reason: str, missing: Missing, *quotes: Quote) -> GateScore:
+    text = reason[:1].upper() + reason[1:]
+    text = text if text.endswith(".") else f"{text}."
+    return GateScore(gate=GATE, name=NAME, result=Score.ERROR, reason=text, quotes=quotes, missing=missing)

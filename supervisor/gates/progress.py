@@ -1,0 +1,171 @@
+"""How long the job has been without progress, by its own log as captured and by what was known before (LIVE-2 to LIVE-4).
+
+Two clocks meet here. Ages are by ours: when the supervisor first saw the progress. What the log's lines bear is a wall clock
+of an unknown zone, so only differences within one file are taken from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from supervisor.gates import said
+from supervisor.model.findings import Quote
+from supervisor.model.logs import LogState
+from supervisor.model.probe import Case, Exhibit, Role
+from supervisor.model.readings import Counter, Mark, RunSummary
+
+COUNTED = frozenset({"train", "epoch", "buffer", "trials", "eval"})
+"""Roles of bars that count the work itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """One log of the folder, and what the dialects read in it."""
+
+    exhibit: Exhibit
+    file: str
+    run: RunSummary | None
+    lines: Sequence[str]
+
+    @property
+    def newest(self) -> Mark | None:
+        return self.run.last_progress if self.run is not None else None
+
+    @property
+    def line(self) -> int:
+        """Of its newest progress; 0 where it holds none."""
+        return (self.newest.said.line or 0) if self.newest is not None else 0
+
+    @property
+    def speaks(self) -> bool:
+        """A dialect understood some of it, so that bare output is no progress."""
+        run = self.run
+        return run is not None and any((run.last_progress, run.last_engine, run.last_heartbeat, run.last_bring_up))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """Where the work stands."""
+
+    log: Log
+    age: timedelta | None
+    """Since its newest progress, or since its start where it has made none; None where neither is known."""
+    quotes: tuple[Quote, ...]
+    """The newest progress; where there is none, the newest output."""
+    words: str
+    """What the newest progress is: ``step 120 of 800``."""
+    step: int | None = None
+    total: int | None = None
+    moved: bool = False
+    """It progressed since the last look, so ``age`` is what the log's own clock tells of it."""
+    bring_up: bool = False
+    """No progress of this attempt yet."""
+    unsure: str = ""
+    """Why ``age`` may be too great."""
+
+
+def logs(case: Case) -> tuple[Log, ...]:
+    return tuple(
+        Log(exhibit=each, file=each.file, run=case.runs.get(each.file), lines=case.lines(each.file))
+        for each in case.read(Role.LOG)
+        if each.file is not None
+    )
+
+
+def stand(case: Case, found: Sequence[Log]) -> Stand:
+    """``found``: at least one log. The one that progressed furthest speaks for the job, not the newest line of any."""
+    log = max(found, key=_weight)
+    run, known = log.run, case.subject.log
+    step = run.progress.step if run is not None else None
+    total = run.progress.total if run is not None else None
+    speaks = known.speaks_steps or log.speaks
+    moved = _moved(case, log, speaks)
+    quotes = said.mark(case, log.file, log.newest) or said.last_line(case, log.file)
+    common = {"log": log, "quotes": quotes, "step": step, "total": total}
+    started = case.subject.seen.started_at
+    if moved:
+        lag = _lag(run) if speaks and run is not None else 0.0
+        return Stand(**common, age=timedelta(seconds=lag), words=_words(log, step, total, speaks), moved=True)  # type: ignore[arg-type]
+    if known.progress_at is None and log.newest is None and speaks:
+        age = case.at - started if started is not None else None
+        return Stand(**common, age=age, words="no step yet", bring_up=True)  # type: ignore[arg-type]
+    since = known.progress_at or (None if speaks else known.last_output_at)
+    if since is None and not speaks and not any(line.strip() for line in log.lines):
+        age = case.at - started if started is not None else None
+        return Stand(**common, age=age, words="no output yet", bring_up=True)  # type: ignore[arg-type]
+    unsure = ""
+    if known.stat is None or known.stat.state is not LogState.READ:
+        unsure = "its log was not read at the last look, so how long it stands is not known"
+    age = case.at - since if since is not None else None
+    return Stand(**common, age=age, words=_words(log, step, total, speaks), unsure=unsure)  # type: ignore[arg-type]
+
+
+def _weight(log: Log) -> tuple[bool, bool, int, int]:
+    step = log.run.progress.step if log.run is not None else None
+    return (log.newest is not None, log.speaks, -1 if step is None else step, len(log.lines))
+
+
+def _words(log: Log, step: int | None, total: int | None, speaks: bool) -> str:
+    if log.newest is None:
+        return "no line of progress in what was read of its log" if speaks else "its newest output"
+    if step is None:
+        return "its newest progress"
+    return f"step {step} of {total}" if total is not None else f"step {step}"
+
+
+def _moved(case: Case, log: Log, speaks: bool) -> bool:
+    """Whether this log shows progress that came after the last look at it."""
+    known, stat = case.subject.log, case.subject.log.stat
+    step = log.run.progress.step if log.run is not None else None
+    if step is not None and known.step is not None and step > known.step:
+        return True
+    if stat is None or stat.state is not LogState.READ or stat.path != log.exhibit.source:
+        return False
+    if speaks:
+        return log.newest is not None and log.exhibit.cut + log.newest.said.offset >= stat.size
+    return log.exhibit.cut + log.exhibit.bytes > stat.size
+
+
+def _lag(run: RunSummary) -> float:
+    """Seconds between the newest progress and the newest line that bears a time; 0 where the log tells none."""
+    newest = run.last_progress.clock_s if run.last_progress is not None else None
+    if newest is None:
+        return 0.0
+    return max((clock - newest for clock in _clocks(run)), default=0.0)
+
+
+def _clocks(run: RunSummary) -> Iterable[float]:
+    marks = [run.last_engine, run.last_heartbeat, run.last_bring_up, run.last_progress, run.last_trial]
+    marks += [counter.latest for counter in run.counters]
+    return (mark.clock_s for mark in marks if mark is not None and mark.clock_s is not None)
+
+
+def after(place: Mark | None, log: Log) -> bool:
+    """Whether a mark stands below the newest progress of its log."""
+    return place is not None and (log.newest is None or place.said.offset > log.newest.said.offset)
+
+
+def noise(case: Case, log: Log) -> tuple[str, tuple[Quote, ...]]:
+    """What goes on without progress: engines, heartbeats, a counter that stands still (LIVE-3, LIVE-4)."""
+    run = log.run
+    if run is None:
+        return "", ()
+    counter = standing_still(run)
+    if counter is not None:
+        of = f"/{counter.total}" if counter.total is not None else ""
+        quotes = said.mark(case, log.file, counter.since) + said.mark(case, log.file, counter.latest)
+        return f"its counter stands at {counter.done}{of}", quotes
+    for words, place in (("engines go on printing", run.last_engine), ("heartbeats go on", run.last_heartbeat)):
+        if after(place, log) and (quotes := said.mark(case, log.file, place)):
+            return words, quotes
+    return "", ()
+
+
+def standing_still(run: RunSummary) -> Counter | None:
+    for counter in run.counters:
+        left = counter.total is None or counter.done < counter.total
+        if counter.role in COUNTED and left and counter.frames > 1 and counter.frozen_s > 0:
+            return counter
+    return None
