@@ -306,7 +306,7 @@ def _process(pid: int, rows: Sequence[_Seen], gone: bool, new: bool, file: str, 
 
 
 def _share(rows: Sequence[_Seen]) -> tuple[float | None, float | None]:
-    """Processor time over wall time, and its upper bound: a time told in whole seconds hides up to one."""
+    """Processor time over wall time, and its upper bound: a time told in whole seconds hides up to one, on either side."""
     if len(rows) < 2:
         return None, None
     before, after = _seconds(rows[0].values.get("cpu", "")), _seconds(rows[-1].values.get("cpu", ""))
@@ -314,7 +314,9 @@ def _share(rows: Sequence[_Seen]) -> tuple[float | None, float | None]:
     if before is None or after is None or not math.isfinite(wall) or wall <= 0:
         return None, None
     spent = max(0.0, after[0] - before[0])
-    return spent / wall, (spent + max(before[1], after[1])) / wall
+    surely = wall - 1.0 if rows[0].at.is_integer() and rows[-1].at.is_integer() else wall
+    most = (spent + max(before[1], after[1])) / surely if surely > 0 else math.inf
+    return spent / wall, most
 
 
 def _seconds(text: str) -> tuple[float, float] | None:
