@@ -22,8 +22,9 @@ _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,9})?")
 _TITLE = re.compile(r"([a-z][a-z0-9_.]*)(?: \[(.+)\])?$")
 _NONE_FOUND = "No devices were found"
 _COMPLAINTS = re.compile(
-    r"NVIDIA-SMI has failed|couldn't communicate with the NVIDIA driver|Failed to initialize NVML|Unable to determine the device handle"
-    r"|GPU is lost|fallen off the bus|Unknown Error|reset required|Insufficient Permissions|not a valid field|Driver/library version mismatch",
+    r"NVIDIA-SMI has failed|communicate with the NVIDIA driver|Failed to initialize NVML|version mismatch"
+    r"|Unable to determine the device handle|GPU is lost|fallen off the bus|Unknown Error|reset required"
+    r"|Insufficient Permissions|not a valid field",
     re.I,
 )
 _COUNT = re.compile(r"#\s*(\d{1,6}) accelerator devices?\b")
@@ -203,7 +204,7 @@ def _device(rows: _Rows, lines: Sequence[str], file: str, node: str | None) -> D
 
 def read_users(lines: Sequence[str], file: str, node: str | None = None) -> tuple[DeviceUser, ...]:
     """Processes on devices; none is a table without rows."""
-    found = []
+    found: list[DeviceUser] = []
     for _, number, row in _table(lines):
         if row is None or len(found) >= MOST_ROWS:
             continue
