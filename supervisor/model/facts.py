@@ -171,6 +171,8 @@ class Facts:
     """Where ``observation`` was read: ``queue``, ``accounting``, ``record``."""
     hung: Finding | None = None
     """A hard finding that it hangs, from a detector or a probe (LIVE-5)."""
+    cleared: str | None = None
+    """Which newer verdict of this attempt, with all its evidence, does not say that it hangs."""
 
     @property
     def silence_allowed(self) -> timedelta:

@@ -58,6 +58,8 @@ class Sign(StrEnum):
     """Queued, gated or held: nothing of it runs."""
     HUNG = "hung"
     """A hard finding or a probe says that it hangs (LIVE-5)."""
+    CLEARED = "cleared"
+    """It was held as hung, and a newer probe of the same attempt, with all its evidence, does not say so."""
     SILENT = "silent"
     """Its log is fresh, known, and silent for longer than its own cadence allows (LIVE-2)."""
     STUCK_LOADING = "stuck_loading"

@@ -29,6 +29,7 @@ TABLE: dict[tuple[Phase, Sign], Phase] = {
     (Phase.RUNNING, Sign.HUNG): Phase.WEDGED,
     (Phase.BRING_UP, Sign.HUNG): Phase.WEDGED,
     (Phase.SUSPECT, Sign.HUNG): Phase.WEDGED,
+    (Phase.WEDGED, Sign.CLEARED): Phase.SUSPECT,
     # A gang that waits again after a preemption, or an attempt that begins, is in bring-up (POLL-5, LIVE-6).
     (Phase.RUNNING, Sign.WAITING): Phase.BRING_UP,
     (Phase.SUSPECT, Sign.WAITING): Phase.BRING_UP,

@@ -209,6 +209,13 @@ def progressed(mark: Mark, log: LogFacts) -> bool:
     return log.progress_at is not None and (mark.progress_at is None or log.progress_at > mark.progress_at)
 
 
+def cleared_by(standing: Standing | None, held: Held) -> str | None:
+    """The newer verdict that does not say any more of this attempt that it hangs; an ERROR says nothing either way (PROBE-3)."""
+    if standing is None or standing.attempt != held.life.attempt or standing.ruling is Ruling.ERROR or standing.wedged:
+        return None
+    return f"verdict {standing.id} ({standing.taken_at:%Y-%m-%dT%H:%M:%SZ}) is {standing.ruling} and finds no hang"
+
+
 def hung_by(standing: Standing | None, held: Held, log: LogFacts) -> Finding | None:
     """LIVE-5: what a probe proved of this very attempt, until it progresses. ``log``: as of this reading."""
     if standing is None or not standing.wedged or standing.ruling is not Ruling.KILL:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from supervisor.model.facts import Facts, Seen
 from supervisor.model.job import JobState, Outcome
-from supervisor.model.lifecycle import Evidence, Sign, SignRead
+from supervisor.model.lifecycle import Evidence, Phase, Sign, SignRead
 from supervisor.model.logs import LogState
 
 Answer = SignRead | None
@@ -128,6 +128,13 @@ def _hung(facts: Facts, _now: datetime) -> Answer:
     return None
 
 
+def _cleared(facts: Facts, _now: datetime) -> Answer:
+    """What a probe found a later one may take back; only an ERROR, which knows nothing, takes nothing back (PROBE-3)."""
+    if facts.cleared is not None and facts.held.life.phase is Phase.WEDGED:
+        return SignRead(Sign.CLEARED, facts.cleared, (Evidence("probe", facts.cleared),))
+    return None
+
+
 def _log_unknown(facts: Facts, _now: datetime) -> Answer:
     """FIND-2, FIND-4: a log that could not be read, or is not where it should be, is not a silent one."""
     stat = facts.log.stat
@@ -183,6 +190,7 @@ TESTS: tuple[Callable[[Facts, datetime], Answer], ...] = (
     _unclear,
     _waiting,
     _hung,
+    _cleared,
     _log_unknown,
     _no_progress_yet,
     _silent,

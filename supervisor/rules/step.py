@@ -12,15 +12,17 @@ from datetime import datetime, timedelta
 
 from supervisor.model.facts import NO_LOG, PAST_ENDS_KEPT, Facts, Followed, Held, PastEnd, Seen
 from supervisor.model.findings import Finding, Flag
-from supervisor.model.job import NO_DETAILS, Details, JobState, Observation
+from supervisor.model.job import NO_DETAILS, Details, JobKey, JobState, Observation
 from supervisor.model.lifecycle import Effect, Evidence, Phase, Sign, SignRead, Transition
 from supervisor.model.polling import Polled
+from supervisor.model.probe import Standing
 from supervisor.model.records import AttemptRecord, ErrandWanted
 from supervisor.model.rulebook import Rulebook
 from supervisor.model.secrets import scrubbed
 from supervisor.rules.lifecycle import advance, born
 from supervisor.rules.memory import HANDING_ON, Memory
 from supervisor.rules.output import heard, looked_at, run_facts
+from supervisor.rules.probing import cleared_by, hung_by
 from supervisor.rules.signs import read_sign, silence_allowed
 from supervisor.rules.successors import Successors, edges_of, order_of
 
@@ -46,6 +48,8 @@ class Steps:
     errands: list[ErrandWanted] = field(default_factory=list)
     look_soon: set[str] = field(default_factory=set)
     """Ids that a closer look between ticks was asked for."""
+    probe: set[str] = field(default_factory=set)
+    """Ids that became suspect: a deep probe is asked for."""
 
 
 class _Walk:
@@ -61,9 +65,10 @@ class _Walk:
         bucket_of: BucketOf,
         examine: Examine,
         now: datetime,
+        standing: Mapping[JobKey, Standing],
     ) -> None:
         self.memory, self.polled, self.followed, self.news = memory, polled, followed, news
-        self.book, self.now = book, now
+        self.book, self.now, self.standing = book, now, standing
         self.bucket_of, self.examine = bucket_of, examine
         self.out = Steps()
         self.listed = {seen.key.id: seen for seen in polled.changed}
@@ -101,11 +106,17 @@ class _Walk:
         memory, lines, now = self.memory, self.polled.lines, self.now
         found = dict.fromkeys(job for job, at in memory.looks.items() if at <= now)
         found.update(dict.fromkeys(self.news))
+        found.update(dict.fromkeys(key.id for key, verdict in self.standing.items() if self._says_news(key, verdict)))
         for job, stat in self.polled.logs.items():
             held = memory.get(job)
             if held is not None and stat != held.log.stat:
                 found[job] = None
         return [job for job in found if job in memory and job in lines and job not in self.listed]
+
+    def _says_news(self, key: JobKey, verdict: Standing) -> bool:
+        """Whether a verdict may change the phase of a job of which nothing else is new: found hung, or so no longer."""
+        held = self.memory.get(key.id)
+        return held is not None and (held.life.phase is Phase.WEDGED) != verdict.wedged
 
     def _listed(self, seen: Observation) -> None:
         held = self.memory.get(seen.key.id)
@@ -283,6 +294,7 @@ class _Walk:
         if run is not None and log.stat is not None and log.stat.path == run.file:
             log = heard(log, run.summary, observation.started_at, limits.cadence_points)
         child = self.successors.of(held, observation)
+        verdict = self.standing.get(held.key)
         absences = held.life.absences + 1 if seen is Seen.ABSENT else 0
         if absences and held.key.id in self.polled.gone:  # the confirming question was asked already (POLL-5)
             absences = max(absences, limits.absences_to_call_gone + 1)
@@ -299,6 +311,8 @@ class _Walk:
             successor_live=self.successors.goes_on(child, observation.ended_at),
             absences=absences,
             evidence_source=source,
+            hung=None if new_attempt else hung_by(verdict, held, log),
+            cleared=None if new_attempt else cleared_by(verdict, held),
         )
 
     def _after(self, facts: Facts, move: Transition) -> Held:
@@ -363,6 +377,8 @@ class _Walk:
             self.out.errands.append(ErrandWanted("autopsy", held.key, payload, dedupe))
         if Effect.WANT_LOOK in move.effects:
             self.out.look_soon.add(held.key.id)
+        if Effect.WANT_PROBE in move.effects:
+            self.out.probe.add(held.key.id)
 
 
 def step(
@@ -374,12 +390,14 @@ def step(
     now: datetime,
     followed: Mapping[str, Followed] | None = None,
     news: Collection[str] = (),
+    standing: Mapping[JobKey, Standing] | None = None,
 ) -> Steps:
     """All that one good reading changes. A failed one changes no job, so there is no step for it (POLL-1).
 
-    ``followed``: what the log text read so far says, by job id; ``news``: ids of which new text was read.
+    ``followed``: what the log text read so far says, by job id; ``news``: ids of which new text was read; ``standing``: the
+    newest verdict of each living job that has one.
     """
-    return _Walk(memory, polled, followed or {}, news, book, bucket_of, examine, now).run()
+    return _Walk(memory, polled, followed or {}, news, book, bucket_of, examine, now, standing or {}).run()
 
 
 def _without_secrets(details: Details | None) -> Details | None:
