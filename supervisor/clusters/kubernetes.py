@@ -1,8 +1,9 @@
 """``kind = "kubernetes"``: jobs of one API server, read by lists, followed by UID.
 
 Requests of one poll, whatever the number of jobs: one page per ``page_size`` objects for pods, for each kind of record that the
-cluster has, and for Kueue's workloads, each per namespace; discovery at most every ten minutes; two per job that is gone
-(at most 100 jobs); events of at most 20 Jobs that lost pods; one per running job for its newest log line (at most ``log_looks``).
+cluster has, and for Kueue's workloads, each per namespace; discovery at most every ten minutes; two to five per job that is
+gone (at most 100 jobs); events of at most 20 Jobs that lost pods; one per running job for its newest log line (at most
+``log_looks``).
 """
 
 from __future__ import annotations

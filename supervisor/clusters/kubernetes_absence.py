@@ -16,7 +16,7 @@ import msgspec
 
 from supervisor.clusters import kubernetes_calls as calls
 from supervisor.clusters.kubernetes_calls import ApiServer, NotThere, path_of
-from supervisor.clusters.kubernetes_events import End, end_of, events_of
+from supervisor.clusters.kubernetes_events import End, end_of, events_of, lost_pods
 from supervisor.clusters.kubernetes_jobs import Owned, parts_of
 from supervisor.clusters.kubernetes_kinds import BY_WORD, ITEMS
 from supervisor.clusters.kubernetes_lists import Served, record_path
@@ -26,6 +26,7 @@ from supervisor.model.errors import ClusterError
 from supervisor.model.job import JobKey, JobState, Observation
 
 MOST_LOOKED_UP = 100
+_LAST_PODS = 2
 _FOLLOWS_FROM_DELETION = frozenset({JobState.CANCELLED, JobState.FAILED})
 """What events say of a job that was being deleted: its pods are stopped, and count as failed."""
 _POD = msgspec.json.Decoder(Pod)
@@ -122,22 +123,35 @@ class LastSeen:
 
     async def ends(self, server: ApiServer, gone: Iterable[JobKey], now: datetime) -> list[Observation]:
         """Ends of jobs that are gone, as far as they are known. Of the others nothing is said: they are absent."""
-        ends = []
-        for key in gone:
-            last, parts = self._doomed.pop(key, None), parts_of(key.id)
-            told: End | None = None
-            if parts is not None and (last is None or last.state is JobState.CANCELLED):
-                told = end_of(await events_of(server, parts[0], uid=key.incarnation.partition("@")[0]))
-            if told is not None and (last is None or told.state not in _FOLLOWS_FROM_DELETION):
-                was = self._as_it_was(key, told.state)
-                reason = f"its record is gone; {told.reason}"
-                ends.append(replace(was, scheduler_state=told.word, reason=reason, ended_at=told.at))
-            elif last is not None:
-                ends.append(
-                    replace(last, ended_at=now, reason=f"{last.reason or last.scheduler_state}; it is gone now")
-                )
-        return ends
+        told = await asyncio.gather(*(self._end(server, key, now) for key in gone))
+        return [end for end in told if end is not None]
+
+    async def _end(self, server: ApiServer, key: JobKey, now: datetime) -> Observation | None:
+        last, parts = self._doomed.pop(key, None), parts_of(key.id)
+        told: End | None = None
+        if parts is not None and (last is None or last.state is JobState.CANCELLED):
+            told = end_of(await events_of(server, parts[0], uid=key.incarnation.partition("@")[0]))
+            if told is None and last is None and parts[1] == "job":
+                told = await _deleted_under_its_pods(server, parts[0], key.incarnation)
+        if told is not None and (last is None or told.state not in _FOLLOWS_FROM_DELETION):
+            was = self._as_it_was(key, told.state)
+            reason = f"its record is gone; {told.reason}"
+            return replace(was, scheduler_state=told.word, reason=reason, ended_at=told.at)
+        if last is not None:
+            return replace(last, ended_at=now, reason=f"{last.reason or last.scheduler_state}; it is gone now")
+        return None
 
     def _as_it_was(self, key: JobKey, state: JobState) -> Observation:
         blank = Observation(key=key, name=key.id.split("/")[-1], user=None, state=state, scheduler_state=state.value)
         return replace(self._seen.get(key, blank), state=state, details=None, tasks=None)
+
+
+async def _deleted_under_its_pods(server: ApiServer, namespace: str, uid: str) -> End | None:
+    """The deletion of a batch Job of which no event tells an end of its own: a pod of its last round was stopped, not finished.
+
+    Had the Job ended by itself before, its controller would have said so; what took pods alone would have left its record.
+    """
+    for pod in reversed(await lost_pods(server, namespace, uid, (), _LAST_PODS)):
+        if pod.end is not None and pod.end.state is JobState.CANCELLED:
+            return End(JobState.CANCELLED, "Deleted", f"pod {pod.name}: {pod.end.reason}", pod.end.at)
+    return None

@@ -156,6 +156,12 @@ def rounds_lost(job: Folded, record: RecordRead) -> int:
     return -(-len(job.lost) // max(record.expected or 1, 1))
 
 
+def rounds_preempted(job: Folded, record: RecordRead) -> int:
+    """Those of them that the cluster took for something else."""
+    taken = sum(pod.end is not None and pod.end.state is JobState.PREEMPTED for pod in job.lost)
+    return -(-taken // max(record.expected or 1, 1))
+
+
 def needs_events(job: Folded) -> bool:
     """Whether a batch Job seems to have had other pods, of which its record says nothing: they came late, and none has failed."""
     record = job.read

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from supervisor.clusters.kubernetes_attempts import cause_of, index_of, latest, past_attempts, rounds_lost
+from supervisor.clusters.kubernetes_attempts import (
+    cause_of,
+    index_of,
+    latest,
+    past_attempts,
+    rounds_lost,
+    rounds_preempted,
+)
 from supervisor.clusters.kubernetes_jobs import Folded
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.owners import RecordRead
@@ -63,6 +70,7 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
         main = current[0]
     evictions = job.verdict.evictions if job.verdict is not None else 0
     attempt = 1 + max(record.retries, rounds_lost(job, record)) + evictions + (main.restarts if main is not None else 0)
+    taken = evictions + rounds_preempted(job, record)
     state, word, reason, cause = _state(job, record, current, main, now)
     deleted = _deleted(job, now, terminating_limit)
     if deleted is not None and (not state.ended or _died_of_deletion(job, record, state)):
@@ -90,7 +98,8 @@ def read_job(job: Folded, now: datetime, terminating_limit: timedelta) -> JobRea
         exit_code=shown.exit_code if shown is not None else None,
         signal=shown.signal if shown is not None else None,
         attempt=attempt,
-        burn=_burn(record, main, evictions),
+        burn=_burn(record, main),
+        preemptions=Burn(taken) if taken else None,
         tasks=_tasks(record, [] if between else current, state),
         details=_details(job, main, attempt),
     )
@@ -280,12 +289,12 @@ def _tasks(record: RecordRead, current: Sequence[PodRead], state: JobState) -> T
     return TaskCounts(total, running=running, pending=waiting + absent, ended=ended)
 
 
-def _burn(record: RecordRead, main: PodRead | None, evictions: int) -> Burn | None:
+def _burn(record: RecordRead, main: PodRead | None) -> Burn | None:
     """Restarts used up; what Kueue took off burns nothing of a controller's own allowance."""
-    used = evictions + (main.restarts if main is not None else 0)
+    restarts = main.restarts if main is not None else 0
     if record.burn is not None:
-        return replace(record.burn, burned=record.burn.burned + (main.restarts if main is not None else 0))
-    return Burn(used) if used else None
+        return replace(record.burn, burned=record.burn.burned + restarts)
+    return Burn(restarts) if restarts else None
 
 
 def _limit_of(pod: Pod) -> timedelta | None:

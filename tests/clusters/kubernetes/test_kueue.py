@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.model.job import JobState, Observation
+from supervisor.model.job import Burn, JobState, Observation
 from tests.clusters.kubernetes.conftest import Eyes
 from tests.clusters.kubernetes.test_owners import condition
 from tests.kube_lab import KubeLab, job, pod
@@ -141,7 +141,9 @@ async def test_requeues_are_counted_by_kueues_own_count(kube_lab: KubeLab, eyes:
     stats = {"evictions": [{"reason": "Preempted", "count": 2}, {"reason": "PodsReadyTimeout", "count": 1}]}
     kube_lab.merge(path, {"status": {"schedulingStats": stats}})
 
-    assert (await waiting(eyes, "often")).attempt == 4
+    seen = await waiting(eyes, "often")
+
+    assert (seen.attempt, seen.burn, seen.preemptions) == (4, Burn(0, 6), Burn(3))
 
 
 async def test_an_admitted_job_that_is_still_suspended_by_a_person_is_suspended(kube_lab: KubeLab, eyes: Eyes) -> None:

@@ -192,6 +192,7 @@ async def test_a_job_whose_pod_was_preempted_is_in_its_second_attempt(kube_lab: 
 
     (seen,) = [one for one in reading.changed if one.name == "victim"]
     assert (first.attempt, seen.attempt, seen.key) == (1, 2, first.key)
+    assert (seen.burn, seen.preemptions) == (Burn(0, 6), Burn(1))
     assert (seen.state, seen.scheduler_state) == (JobState.PENDING, "Unschedulable")
     (before,) = [one for one in reading.ended if one.name == "victim"]
     assert (before.state, before.attempt, before.final) == (JobState.PREEMPTED, 1, False)
@@ -363,3 +364,37 @@ async def test_services_are_no_jobs(kube_lab: KubeLab, eyes: Eyes) -> None:
     reading = await eyes.poll()
 
     assert reading.lines == {}
+
+
+async def test_a_job_that_is_gone_with_its_pods_stopped_was_deleted(kube_lab: KubeLab, eyes: Eyes) -> None:
+    """POLL-5: its own events say nothing; those of its pod do, to a supervisor that was started anew too."""
+    kube_lab.create(eyes.namespace, job("leaves", pod("x", "running")))
+    await settled_gang(kube_lab, eyes, "leaves", 1)
+    seen = await eyes.see("job", "leaves")
+    path = f"/apis/batch/v1/namespaces/{eyes.namespace}/jobs/leaves"
+    kube_lab.must("DELETE", path, {"propagationPolicy": "Foreground"})
+    kube_lab.until("it is gone", lambda: kube_lab.call("GET", path)[0] == 404, timeout=60)
+
+    (ended,) = (await eyes.poll()).ended
+
+    assert (ended.key, ended.state, ended.scheduler_state) == (seen.key, JobState.CANCELLED, "Deleted")
+    assert ended.reason is not None
+    assert "event Killing: Stopping container main" in ended.reason
+    assert (ended.started_at, ended.nodes) == (seen.started_at, seen.nodes)
+
+
+async def test_a_job_that_is_gone_before_any_pod_of_it_ran_is_absent_and_nothing_is_said_of_its_end(
+    kube_lab: KubeLab, eyes: Eyes
+) -> None:
+    """POLL-5: no pod was stopped, so nothing shows how it ended."""
+    kube_lab.create(eyes.namespace, job("parked", pod("x", schedulingGates=[{"name": "example.com/gate"}])))
+    path = f"/api/v1/namespaces/{eyes.namespace}/pods?labelSelector=job-name=parked"
+    kube_lab.until("its pod waits", lambda: _phases(kube_lab, path) == ["Pending"])
+    seen = await eyes.see("job", "parked")
+    record = f"/apis/batch/v1/namespaces/{eyes.namespace}/jobs/parked"
+    kube_lab.must("DELETE", record, {"propagationPolicy": "Foreground"})
+    kube_lab.until("it is gone", lambda: kube_lab.call("GET", record)[0] == 404, timeout=60)
+
+    reading = await eyes.poll()
+
+    assert (list(reading.ended), reading.gone) == ([], {seen.key.id})
