@@ -336,9 +336,16 @@ def _failures_allowed(root: JobStatus, config: JobConfig | None) -> int | None:
 def _preemptions(root: JobStatus, tasks: Sequence[Task], config: JobConfig | None) -> Burn | None:
     """The budget is each task's own: told is the task that has used most of it."""
     allowed = config.max_retries_preemption if config is not None else None
-    whole = tasks and all(task.all_attempts for task in tasks)
-    burned = max((sum(one.burnt_preemption for one in task.attempts) for task in tasks), default=0) if whole else None
-    return Burn(root.preemption_count if burned is None else burned, allowed)
+    if not tasks or not all(task.all_attempts for task in tasks):
+        # The record's own count takes a cancel for a preemption of each task that ran.
+        return Burn(root.preemption_count, allowed) if root.word != "killed" else None
+    return Burn(max(_taken(task, cancelled=root.word == "killed") for task in tasks), allowed)
+
+
+def _taken(task: Task, *, cancelled: bool) -> int:
+    """Attempts that were taken from a task. The one that a cancel of the whole job ended is none of them."""
+    last = task.current if cancelled else None
+    return sum(one.burnt_preemption for one in task.attempts if one.number != last or one.state != "killed")
 
 
 def _started(root: JobStatus, main: Task | None, *, ended: bool) -> datetime | None:

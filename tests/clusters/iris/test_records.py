@@ -149,6 +149,14 @@ def test_budgets_of_failures_and_preemptions_are_told_apart(answer: Answers) -> 
     assert (seen.burn, seen.preemptions) == (Burn(0, 1), Burn(1, 100))
 
 
+def test_a_cancel_is_no_preemption(answer: Answers) -> None:
+    """The controller's own count takes it for one of each task that ran."""
+    job = folded(answer, "killed-by-user")
+    assert job.root.preemption_count > 0
+
+    assert read_job("marin", job).observation.preemptions in (None, Burn(0, 100))
+
+
 def test_a_gang_that_runs_again_after_a_preemption_is_in_its_second_attempt(answer: Answers) -> None:
     seen = read(answer, "running-gang-after-preemption").observation
 
