@@ -23,6 +23,8 @@ FLIPS = {
 }
 """What would change the phase, in plain words, as the table of the state machine has it."""
 
+NOTHING: Mapping[str, Any] = {}
+
 
 def shown(
     job: Any,
@@ -31,8 +33,10 @@ def shown(
     diagnoses: Sequence[Mapping[str, Any]],
     held: Mapping[str, Any],
     now: datetime,
+    seen: Mapping[str, Any] = NOTHING,
 ) -> str:
-    """One job whole. ``held``: what is remembered beside the row (workdir, command, paths)."""
+    """One job whole. ``held``: what is remembered beside the row (workdir, command, paths). ``seen``: its latest observation."""
+    count = counts(seen)
     lines = [f"{plain(job.name)}  {job.cluster}/{plain(job.id)}", ""]
     facts: list[tuple[str, str | None]] = [
         ("phase", f"{job.phase}{f' ({job.outcome})' if job.outcome else ''} since {moment(job.since)}"),
@@ -46,6 +50,9 @@ def shown(
         ("bucket", job.bucket),
         ("user", plain(job.user or "") or None),
         ("attempt", str(job.attempt)),
+        ("failures", _burned(count["restarts"])),
+        ("preemptions", _burned(count["preemptions"])),
+        ("tasks", _tasks(count["tasks"])),
         ("submitted", moment(job.submitted_at)),
         ("started", moment(job.started_at)),
         ("ended", moment(job.ended_at) if job.ended_at else None),
@@ -75,6 +82,22 @@ def shown(
     lines += ["", "life"]
     lines += [f"  {_step(step)}" for step in steps]
     return "\n".join(lines) + "\n"
+
+
+def counts(seen: Mapping[str, Any]) -> dict[str, dict[str, int | None] | None]:
+    """What an observation counts, of a stored one's text: restarts and preemptions burned and allowed, tasks by state; None
+    where the scheduler does not say."""
+
+    def of(name: str, keys: Mapping[str, int | None]) -> dict[str, int | None] | None:
+        told = seen.get(name)
+        return None if told is None else {key: told.get(key, absent) for key, absent in keys.items()}
+
+    budget = {"burned": 0, "allowed": None}
+    return {
+        "restarts": of("burn", budget),
+        "preemptions": of("preemptions", budget),
+        "tasks": of("tasks", {"total": 0, "running": 0, "pending": 0, "ended": 0}),
+    }
 
 
 def reasons(
@@ -138,6 +161,20 @@ def _attempt(each: Any) -> str:
     until = f" to {moment(each.ended_at)}" if each.ended_at else ""
     began = f"from {moment(each.started_at)}" if each.started_at else "not started"
     return f"{each.number}  {each.state}{how}  {began}{until}"
+
+
+def _burned(budget: Mapping[str, int | None] | None) -> str | None:
+    """Nothing of a budget that was never touched and has no bound."""
+    if budget is None or (not budget["burned"] and not budget["allowed"]):
+        return None
+    return f"{budget['burned']}" + (f" of {budget['allowed']} allowed" if budget["allowed"] is not None else "")
+
+
+def _tasks(tasks: Mapping[str, int | None] | None) -> str | None:
+    if tasks is None or tasks["total"] == 1:
+        return None
+    states = ", ".join(f"{tasks[word]} {word}" for word in ("running", "pending", "ended") if tasks[word])
+    return f"{tasks['total']}" + (f": {states}" if states else "")
 
 
 def _log(job: Any, now: datetime) -> str | None:

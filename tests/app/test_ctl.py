@@ -154,6 +154,7 @@ def test_show_and_why_tell_a_job_whole(seeded, ask):
     assert "what would flip it: a new attempt under the same id" in why.out
     assert document["schema_version"] == 1
     assert document["job"]["outcome"] == "failed"
+    assert {"restarts", "preemptions", "tasks"} <= document.keys()
     assert [step["after"] for step in document["life"]][-1] == "terminal"
 
 

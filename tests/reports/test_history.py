@@ -7,7 +7,7 @@ import json
 import pytest
 
 from supervisor.model.lifecycle import Phase
-from supervisor.reports.history import FLIPS, reasons, shown
+from supervisor.reports.history import FLIPS, counts, reasons, shown
 from supervisor.store.light import AttemptRow, StepRow
 from tests.reports.rows import a_hold, a_job
 from tests.some import HOUR, NOON
@@ -54,6 +54,33 @@ def test_show_tells_the_whole_job_and_leaves_out_what_is_not_known():
     assert "nccl-timeout (high confidence, unknown)" in text
     for unknown in ("exit   ", "None", "follows", "goes on as", "elapsed"):
         assert unknown not in text, unknown
+
+
+def test_show_counts_failures_and_preemptions_against_what_is_allowed():
+    """FAIL-1: a second attempt is told from the last one that is allowed."""
+    seen = {
+        "burn": {"burned": 2, "allowed": 3},
+        "preemptions": {"burned": 1},
+        "tasks": {"total": 8, "running": 7, "pending": 1},
+    }
+
+    text = shown(a_job(), [], [], [], {}, NOON, seen)
+
+    assert "  failures       2 of 3 allowed\n" in text
+    assert "  preemptions    1\n" in text
+    assert "  tasks          8: 7 running, 1 pending\n" in text
+    assert counts(seen) == {
+        "restarts": {"burned": 2, "allowed": 3},
+        "preemptions": {"burned": 1, "allowed": None},
+        "tasks": {"total": 8, "running": 7, "pending": 1, "ended": 0},
+    }
+
+
+def test_show_says_nothing_of_budgets_that_the_scheduler_does_not_keep():
+    text = shown(a_job(), [], [], [], {}, NOON, {"burn": {"burned": 0}, "preemptions": None, "tasks": {"total": 1}})
+
+    assert not any(word in text for word in ("failures", "preemptions", "tasks"))
+    assert counts({}) == {"restarts": None, "preemptions": None, "tasks": None}
 
 
 def test_why_quotes_its_evidence_and_says_what_was_noise_and_what_would_flip_it():

@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
         job = the_row(light, args.job)
         attempts, steps = light.attempts(job.row), light.transitions(job.row)
         diagnoses = [json.loads(each) for each in light.diagnoses(job.row)]
-        held = json.loads(light.body(job.row)).get("details") or {}
+        body = json.loads(light.body(job.row))
+    held, seen = body.get("details") or {}, body["observation"]
     now = utc_now()
     if args.plot:
         from supervisor.app.commands.plot import drawn
@@ -63,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
             "schema_version": 1,
             "job": status.job_document(job, now),
             "details": held,
+            **history.counts(seen),
             "attempts": [
                 {
                     "number": each.number,
@@ -92,5 +94,5 @@ def run(args: argparse.Namespace) -> int:
         }
         sys.stdout.write(json.dumps(document) + "\n")
     else:
-        sys.stdout.write(history.shown(job, attempts, steps, diagnoses, held, now))
+        sys.stdout.write(history.shown(job, attempts, steps, diagnoses, held, now, seen))
     return 0
