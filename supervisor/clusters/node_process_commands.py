@@ -1,0 +1,306 @@
+"""The part of the on-node page that looks at processes: which are the job's, what they do, what their threads wait for.
+
+Run by ``node_commands`` in its frame; see there for what the text looks like. Values come as arguments, already :func:`quoted(…)`.
+An environment is only ever compared with, or asked for its PATH; none of it is printed.
+"""
+
+from __future__ import annotations
+
+LIMITED = r"""
+if command -v timeout >/dev/null; then limited() { timeout -k 2 "$@"; }
+else
+  limited() {
+    seconds=$1
+    shift
+    "$@" &
+    child=$!
+    { sleep "$seconds"; kill -s KILL "$child"; } >/dev/null 2>&1 &
+    watch=$!
+    wait "$child"
+    ended=$?
+    kill "$watch" 2>/dev/null
+    return "$ended"
+  }
+fi
+"""
+"""``limited SECONDS COMMAND…``: as coreutils' ``timeout``, also where there is none (macOS)."""
+
+MEMBERS = (
+    LIMITED
+    + r"""
+kind=$1 what=$2 node=$3 self=$4 mark=$5
+shift 5
+set -f
+nl='
+'
+tab=$(printf '\t')
+hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
+page=$(grep -m 1 '^KernelPageSize:' /proc/self/smaps 2>/dev/null | tr -cd 0-9)
+[ -n "$page" ] || page=4
+
+# claimed: ids of processes that bear the job's id, in their control group or in the environment they were started with.
+claimed() {
+  set +f
+  {
+    grep -lsE "/job_$what(/|\$)" /proc/[0-9]*/cgroup
+    grep -lszxF -e "SLURM_JOB_ID=$what" -e "SLURM_JOBID=$what" /proc/[0-9]*/environ
+  } | sed 's|^/proc/||; s|/.*||' | sort -un
+  set -f
+}
+
+# Several daemons of one machine may each play a node: a process of another one's is not this node's.
+elsewhere() {
+  [ -n "$node" ] && [ -n "$1" ] || return 0
+  files=
+  for pid in $1; do files="$files /proc/$pid/environ"; done
+  here=$(grep -lszxF "SLURMD_NODENAME=$node" $files)
+  for file in $(grep -lsz '^SLURMD_NODENAME=' $files); do
+    case "$nl$here$nl" in *"$nl$file$nl"*) ;; *) file=${file#/proc/}; printf ' %s' "${file%/environ}" ;; esac
+  done
+}
+
+# members: sets rows, a line of /proc/PID/stat for each process of the job, and pids.
+members() {
+  rows= pids=
+  if [ "$kind" = slurm ]; then
+    mine=$(claimed)
+    away=" $(elsewhere "$mine") "
+    files=
+    for pid in $mine; do case $away in *" $pid "*) ;; *) files="$files /proc/$pid/stat" ;; esac; done
+    [ -z "$files" ] || all=$(cat $files 2>/dev/null)
+    [ -n "$files" ] || all=
+  else
+    set +f
+    all=$(cat /proc/[0-9]*/stat 2>/dev/null)
+    set -f
+  fi
+  more=1 taken=' '
+  while [ "$more" ]; do
+    more=
+    IFS=$nl
+    for row in $all; do
+      IFS=' '
+      pid=${row%% *}
+      case $pid in ''|*[!0-9]*) continue ;; esac
+      case $taken in *" $pid "*) continue ;; esac
+      set -- ${row##*) }
+      [ $# -ge 22 ] && [ "$4" != "$self" ] || continue
+      case $row in *" (slurmstepd) "*) continue ;; esac
+      if [ "$kind" = session ] && [ "$pid" != "$what" ] && [ "$3" != "$what" ] && [ "$4" != "$what" ]; then
+        case $taken in *" $2 "*) ;; *) continue ;; esac
+      fi
+      taken="$taken$pid " rows="$rows$row$nl" pids="$pids $pid"
+      [ "$kind" != session ] || more=1
+    done
+    IFS=' '
+  done
+  IFS=$nl' '$tab
+}
+
+none() {
+  case $kind in
+    slurm) echo "no process of job $what is seen here: none has it in its control group or in its environment" ;;
+    session) echo "no process of session $what is there" ;;
+    *) echo "no process but this look itself is there" ;;
+  esac
+  exit 1
+}
+
+# name PID: sets name, the process's own, without what a terminal would obey.
+named() { name=$(tr -d '\n' < "/proc/$1/comm" 2>/dev/null | tr '\000-\037\177' ' '); }
+"""
+)
+
+PROCESSES = r"""
+header='PID PPID PGID STAT NLWP CPUTIMES ETIMES RSS WCHAN COMMAND'
+sample() {
+  printf '# sample %s at %s\n%s\n' "$1" "$(date +%s)" "$header"
+  IFS=' .' read -r up rest < /proc/uptime
+  left=0 shown=0
+  IFS=$nl
+  for row in $rows; do
+    IFS=' '
+    pid=${row%% *}
+    set -- ${row##*) }
+    shown=$((shown + 1))
+    if [ "$shown" -gt 1024 ]; then left=$((left + 1)); continue; fi
+    wchan=
+    { IFS= read -r wchan < "/proc/$pid/wchan"; } 2>/dev/null
+    eval "command=\${c_${pid}_${20}-}"
+    if [ -z "$command" ]; then
+      command=$(head -c 2048 "/proc/$pid/cmdline" 2>/dev/null | tr '\000-\037\177' ' ')
+      command=${command% }
+      [ -n "$command" ] || { command=${row#*\(}; command="[${command%)*}]"; }
+      eval "c_${pid}_${20}=\$command"
+    fi
+    ticks=$((${12} + ${13}))
+    printf '%s %s %s %s %s %d.%02d %s %s %s %s\n' "$pid" "$2" "$3" "$1" "${18}" \
+      $((ticks / hz)) $((ticks % hz * 100 / hz)) $((up - ${20} / hz)) $((${22} * page)) "${wchan:--}" "$command"
+  done
+  IFS=$nl' '$tab
+  [ "$left" = 0 ] || printf '# %s more processes are left out\n' "$left"
+}
+if [ -r /proc/self/stat ]; then
+  members
+  [ -n "$rows" ] || none
+  sample 1
+  sleep "$1"
+  members
+  sample 2
+  exit 0
+fi
+listed() {
+  printf '# sample %s at %s\n%s\n' "$1" "$(date +%s)" "$header"
+  ps -A -o pid= -o ppid= -o pgid= -o stat= -o time= -o etime= -o rss= -o wchan= -o command= | awk -v what="$what" '
+    function seconds(text,  parts, count, days, total, at) {
+      days = 0
+      if (split(text, parts, "-") == 2) { days = parts[1]; text = parts[2] }
+      count = split(text, parts, ":")
+      total = 0
+      for (at = 1; at <= count; at++) total = total * 60 + parts[at]
+      return total + days * 86400
+    }
+    { rows[NR] = $0; parent[NR] = $2; id[NR] = $1; if ($3 == what || $1 == what) in_it[$1] = 1 }
+    END {
+      do {
+        more = 0
+        for (at = 1; at <= NR; at++) if (!(id[at] in in_it) && (parent[at] in in_it)) { in_it[id[at]] = 1; more = 1 }
+      } while (more)
+      for (at = 1; at <= NR; at++) if (id[at] in in_it) {
+        split(rows[at], word, " ")
+        command = rows[at]
+        for (skip = 1; skip <= 8; skip++) sub(/^ *[^ ]+/, "", command)
+        sub(/^ +/, "", command)
+        printf "%s %s %s %s - %.2f %d %s %s %s\n", word[1], word[2], word[3], word[4], seconds(word[5]), \
+          seconds(word[6]), word[7], word[8], substr(command, 1, 2048)
+      }
+    }'
+}
+[ "$kind" = session ] || { echo 'this system has no /proc, and without it the processes cannot be told apart'; exit 1; }
+listed 1
+sleep "$1"
+listed 2
+"""
+
+STACK = r"""
+most=$1 budget_s=$2 bytes=$3
+[ -r /proc/self/stat ] || { echo 'this system has no /proc: the threads of a process cannot be looked at'; exit 1; }
+began=$(date +%s)
+members
+[ -n "$rows" ] || none
+chosen=$(
+  IFS=$nl
+  for row in $rows; do
+    IFS=' '
+    pid=${row%% *}
+    set -- ${row##*) }
+    [ "$1" = Z ] || printf '%s %s %s\n' "${18}" "${22}" "$pid"
+  done | sort -k1,1nr -k2,2nr -k3,3n | head -n "$most" | sed 's/.* //'
+)
+[ -n "$chosen" ] || { echo 'all of its processes are zombies: they have ended, and nothing runs in them'; exit 1; }
+in_time() { [ $(($(date +%s) - began)) -lt "$budget_s" ]; }
+
+# py_spy PID: sets spy, the program of our PATH or of the process's own.
+py_spy() {
+  spy=$(command -v py-spy) && return
+  path=$(tr '\0' '\n' < "/proc/$1/environ" 2>/dev/null | sed -n 's/^PATH=//p' | head -n 1)
+  IFS=:
+  for folder in $path; do
+    case $folder in /*) [ -x "$folder/py-spy" ] && { spy=$folder/py-spy; break; } ;; esac
+  done
+  IFS=$nl' '$tab
+  [ -n "$spy" ]
+}
+
+first_line() { printf '%s\n' "$1" | tr '\000-\011\013-\037\177' ' ' | sed -n '/./{p;q;}' | head -c 200; }
+
+threads() {
+  set +f
+  for line in $(grep -s '^voluntary_ctxt_switches' /proc/"$1"/task/[0-9]*/status /dev/null | tr -d '\t '); do
+    tid=${line#*/task/}
+    tid=${tid%%/*}
+    case $tid in ''|*[!0-9]*) ;; *) eval "v_$tid=\${line##*:}" ;; esac
+  done
+  all=$(cat /proc/"$1"/task/[0-9]*/stat 2>/dev/null)
+  set -f
+  pid=$1 shown=0 left=0
+  IFS=$nl
+  { for row in $all; do
+    IFS=' '
+    tid=${row%% *}
+    case $tid in ''|*[!0-9]*) continue ;; esac
+    name=${row#*\(}
+    name=${name%)*}
+    set -- ${row##*) }
+    [ $# -ge 22 ] || continue
+    shown=$((shown + 1))
+    if [ "$shown" -gt 256 ]; then left=$((left + 1)); continue; fi
+    wchan=
+    { IFS= read -r wchan < "/proc/$pid/task/$tid/wchan"; } 2>/dev/null
+    eval "switches=\${v_$tid:--}"
+    printf 'thread %s %s %s %s %s %s\n' "$tid" "$1" "${wchan:--}" "$((${12} + ${13}))" "$switches" "$name"
+  done
+  [ "$left" = 0 ] || printf '# %s more threads are left out\n' "$left"; } | tr '\000-\011\013-\037\177' ' '
+  IFS=$nl' '$tab
+}
+
+had=0 plain='' by_gdb=0
+for pid in $chosen; do
+  spy='' why=''
+  case $(readlink "/proc/$pid/exe" 2>/dev/null) in
+    *python*)
+      if py_spy "$pid"; then
+        for way in --nonblocking ''; do
+          in_time || { why="$why$nl# not by py-spy: no time left"; break; }
+          said=$(limited 10 "$spy" dump $way --pid "$pid" 2>&1 | head -c "$bytes")
+          case $said in
+            *"Thread "*)
+              named "$pid"
+              printf '# process %s %s\n# by py-spy dump\n%s\n' "$pid" "$name" "$said"
+              had=$((had + 1))
+              continue 2 ;;
+          esac
+        done
+        why="$why$nl# not by py-spy: $(first_line "$said")"
+      else why="$nl# not by py-spy: it is neither in our PATH nor in the process's own"
+      fi ;;
+  esac
+  if command -v gdb >/dev/null; then
+    if [ "$by_gdb" -ge 4 ]; then why="$why$nl# not by gdb: it holds a process for a moment, so only four are asked"
+    elif ! in_time; then why="$why$nl# not by gdb: no time left"
+    else
+      by_gdb=$((by_gdb + 1))
+      said=$(limited 10 gdb -nx -batch -iex 'set auto-load off' -iex 'set debuginfod enabled off' -p "$pid" \
+        -ex 'set pagination off' -ex 'thread apply all bt 48' 2>&1 | head -c "$bytes")
+      case $said in
+        *"$nl#0 "*)
+          named "$pid"
+          printf '# process %s %s%s\n# by gdb\n%s\n' "$pid" "$name" "$why" "$(printf '%s\n' "$said" | grep -v '^\[New LWP')"
+          had=$((had + 1))
+          continue ;;
+      esac
+      why="$why$nl# not by gdb: $(first_line "$(printf '%s\n' "$said" | grep -i -e 'not permitted' -e 'could not' -e 'no such' \
+        -e 'denied' || printf '%s\n' "$said")")"
+    fi
+  fi
+  plain="$plain $pid"
+  eval "why_$pid=\$why"
+  eval "first_$pid=\$(threads \"$pid\")"
+done
+if [ -n "$plain" ]; then
+  since=$(date +%s)
+  sleep 2
+  for pid in $plain; do
+    eval "first=\$first_$pid why=\$why_$pid"
+    [ -n "$first" ] || continue
+    named "$pid"
+    again=$(threads "$pid")
+    printf '# process %s %s%s\n# by /proc\n%s\n# again after %s s\n%s\n' "$pid" "$name" "$why" "$first" \
+      "$(($(date +%s) - since))" "${again:-# it has ended}"
+    had=$((had + 1))
+  done
+fi
+[ "$had" -gt 0 ] || { echo 'its processes ended while they were looked at'; exit 1; }
+exit 0
+"""
+"""``py-spy`` without holding the process still, then with; ``gdb`` of a few processes, for it holds one for a moment."""
