@@ -363,6 +363,24 @@ class Verdict:
         )
 
     @property
+    def decisive(self) -> GateScore | None:
+        """The gate that decided: the first in error, else the first that failed hard, else the first that failed."""
+        for wanted in (
+            lambda each: each.result is Score.ERROR,
+            lambda each: each.hard,
+            lambda each: each.result is Score.FAIL,
+        ):
+            for each in self.gates:
+                if wanted(each):
+                    return each
+        return None
+
+    @property
+    def wedged(self) -> bool:
+        """Whether its KILL rests on liveness: the job hangs, until it shows progress (LIVE-5)."""
+        return self.ruling is Ruling.KILL and any(each.gate == "A" and each.hard and each.wedge for each in self.gates)
+
+    @property
     def digest(self) -> str:
         """``sha256:…`` over all that a person reads and an approval stands for."""
         return "sha256:" + hashlib.sha256(_canonical(self)).hexdigest()

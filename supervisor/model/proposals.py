@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from supervisor.model.job import JobKey
@@ -99,3 +100,47 @@ class Decision:
     finished_at: datetime | None = None
     why: str | None = None
     """Why it is void or unconfirmed, or what confirmed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """How many cancels may be begun, over all clusters."""
+
+    per_tick: int
+    tick: timedelta
+    """Within any stretch of this length."""
+    per_day: int
+    """Within any 24 hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an approved cancel is not sent. ``for_good`` False: nothing is known against it, and later it may be."""
+
+    why: str
+    for_good: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingRule:
+    """Kills that a person approved beforehand, in the config (KILL-1)."""
+
+    name: str
+    bucket: str
+    pattern: str
+    """Of the job's name."""
+    cause: str
+    cluster: str | None = None
+    min_confidence: str = "high"
+    per_day: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What the config says is never killed, whatever anybody approves (KILL-5)."""
+
+    no_kill: tuple[str, ...] = ()
+    """Patterns of job names."""
+    no_kill_clusters: frozenset[str] = frozenset()
+    own: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By cluster: users whose jobs are ours. A cluster that is not named has no users to tell apart."""

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from supervisor.model.job import JobKey
 from supervisor.model.lifecycle import Transition
+from supervisor.model.probe import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +165,56 @@ class Pruned:
     tick_reports: int
     heartbeats: int
     requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictEntry:
+    """A stored verdict, whole."""
+
+    id: int
+    job_row: int
+    job: JobKey
+    """Of the attempt that was judged."""
+    name: str
+    bucket: str
+    verdict: Verdict
+    stored_at: datetime
+    silence_key: str
+    no_proposal: str | None
+    """Why a KILL was not proposed; None where it was, and for other rulings."""
+    proposal: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRow:
+    """A verdict, and what then became of its job. What is of the attempt is of the one that was judged."""
+
+    verdict: int
+    job: JobKey
+    name: str
+    bucket: str
+    attempt: int
+    taken_at: datetime
+    ruling: str
+    confidence: str
+    cause: str
+    judge: str
+    proposal: int | None
+    proposal_state: str | None
+    mode: str | None
+    stage: str | None
+    """How far an approved kill has come."""
+    finished_at: datetime | None
+    """When that was over."""
+    phase: str
+    outcome: str | None
+    attempt_now: int
+    attempt_state: str | None
+    """The scheduler's word for the attempt, as last seen."""
+    attempt_ended_at: datetime | None
+    step_then: int | None
+    step_now: int | None
+    progress_then: datetime | None
+    progress_at: datetime | None
+    suspect_at: datetime | None
+    """When the job last became suspect before the verdict."""

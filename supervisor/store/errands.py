@@ -56,8 +56,19 @@ class Errands:
         with self._db.write(f"queueing a {wanted.kind}") as connection:
             return put_errands(self._db, connection, [wanted], now, {}, due_at) == 1
 
-    def claim_errand(self, kinds: Sequence[str], owner: str, now: datetime, lease: timedelta) -> Errand | None:
-        """Take the errand that is due longest; nobody else gets it before ``now + lease``. None where none is due."""
+    def claim_errand(
+        self,
+        kinds: Sequence[str],
+        owner: str,
+        now: datetime,
+        lease: timedelta,
+        *,
+        clusters: Sequence[str] | None = None,
+    ) -> Errand | None:
+        """Take the errand that is due longest; nobody else gets it before ``now + lease``. None where none is due.
+
+        ``clusters``, where given: only errands of jobs there.
+        """
         table = schema.errand
         due = (
             sa.select(table)
@@ -65,6 +76,8 @@ class Errands:
             .order_by(table.c.due_at, table.c.id)
             .limit(1)
         )
+        if clusters is not None:
+            due = due.where(table.c.cluster.in_(list(clusters)))
         with self._db.read("looking for errands") as connection:
             if connection.execute(due).first() is None:
                 return None  # the usual case takes no lock
@@ -101,6 +114,10 @@ class Errands:
         values: dict[str, object] = {"error": clean(error), "owner": None}
         values |= {"finished_at": now} if retry_at is None else {"due_at": retry_at}
         return self._settle(errand, owner, values, "putting an errand back")
+
+    def postpone_errand(self, errand: int, owner: str, due_at: datetime) -> bool:
+        """It goes on later, and that is no failure. False where the claim was lost."""
+        return self._settle(errand, owner, {"owner": None, "due_at": due_at}, "putting an errand off")
 
     def _settle(self, errand: int, owner: str, values: dict[str, object], doing: str) -> bool:
         table = schema.errand

@@ -25,6 +25,8 @@ from supervisor.store.light_rows import (
     StepRow,
     Summary,
     TickRow,
+    VerdictRow,
+    WaitingRow,
 )
 from supervisor.store.revisions import VERSION_TABLE, judge
 from supervisor.store.search import ATTEMPTS, NEWEST, searches
@@ -42,6 +44,8 @@ __all__ = [
     "StepRow",
     "Summary",
     "TickRow",
+    "VerdictRow",
+    "WaitingRow",
 ]
 
 TYPE_CHECKING = False
@@ -53,6 +57,7 @@ WAIT_S = 2.0
 _READONLY, _CANTOPEN = 8, 14  # SQLite's result codes
 _COLUMN = {"row": "id", "id": "job_id", "user": "user_name", "group": "group_id"}
 _JOB = ", ".join(_COLUMN.get(name, name) for name in JobRow._fields)
+_VERDICT = ", ".join(f"v.{name}" for name in VerdictRow._fields)
 
 
 class Light:
@@ -190,6 +195,30 @@ class Light:
         return [
             str(one[0]) for one in self._rows("SELECT document FROM diagnosis WHERE job = ? ORDER BY attempt", (row,))
         ]
+
+    def verdicts(self, rows: Sequence[int] = ()) -> list[VerdictRow]:
+        """The newest verdict of each living job that has one, by job; of the jobs ``rows`` alone where they are named."""
+        text = f"SELECT {_VERDICT} FROM job j JOIN verdict v ON v.id = j.verdict WHERE j.verdict IS NOT NULL AND "
+        which = f"j.id IN ({', '.join('?' * len(rows))})" if rows else "j.closed_at IS NULL"
+        found = self._read(VerdictRow, f"{text}{which} ORDER BY j.id", tuple(rows))
+        return [one._replace(passed=bool(one.passed), wedged=bool(one.wedged)) for one in found]
+
+    def verdict_bodies(self, row: int) -> list[tuple[int, str]]:
+        """Numbers of all verdicts of a job with the whole of each, JSON, newest first."""
+        found = self._rows("SELECT id, body FROM verdict WHERE job = ? ORDER BY id DESC", (row,))
+        return [(int(one[0]), str(one[1])) for one in found]
+
+    def waiting(self) -> list[WaitingRow]:
+        """What waits for a person, or was approved and is not carried out yet, oldest first.
+
+        ``expires_at`` of an approved one is that of its approval.
+        """
+        text = (
+            "SELECT p.id, 'kill' AS kind, j.cluster || '/' || j.job_id AS job, j.name, p.verdict, p.cause, p.confidence, "
+            "p.state, COALESCE(d.expires_at, p.expires_at) AS expires_at FROM proposal p JOIN job j ON j.id = p.job "
+            "LEFT JOIN decision d ON d.proposal = p.id WHERE p.state IN ('open', 'approved') ORDER BY p.id"
+        )
+        return self._read(WaitingRow, text)
 
     def holds(self) -> list[HoldRow]:
         """Holds that stand, oldest first."""

@@ -179,3 +179,35 @@ class AlertRow(NamedTuple):
     opened_at: datetime
     last_said_at: datetime | None
     times_said: int
+
+
+class VerdictRow(NamedTuple):
+    """The newest verdict of a job, in short."""
+
+    job: int  # the job's row number
+    id: int
+    attempt: int
+    taken_at: datetime
+    ruling: str
+    confidence: str
+    cause: str
+    passed: bool
+    wedged: bool
+    judge: str
+    evidence: str  # the folder
+    digest: str
+    reason: str
+
+
+class WaitingRow(NamedTuple):
+    """What waits for a person, or is approved and not carried out yet."""
+
+    id: int
+    kind: str
+    job: str  # cluster/id
+    name: str
+    verdict: int
+    cause: str
+    confidence: str
+    state: str  # open, approved
+    expires_at: datetime

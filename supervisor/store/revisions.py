@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.model.errors import NotBegun, SchemaMismatch
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """Oldest first; the last is the one this program works with."""
 HEAD = REVISIONS[-1]
 VERSION_TABLE = "alembic_version"

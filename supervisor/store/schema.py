@@ -45,6 +45,9 @@ def _of_job(*, key: bool = False, optional: bool = False) -> sa.Column[Any]:
     return sa.Column("job", sa.BigInteger, sa.ForeignKey("job.id"), primary_key=key, nullable=optional)
 
 
+_JUDGED = sa.text("verdict IS NOT NULL AND closed_at IS NULL")
+_UNSETTLED = sa.text("state IN ('open', 'approved')")
+
 cluster = sa.Table(
     "cluster",
     metadata,
@@ -119,11 +122,13 @@ job = sa.Table(
     _may("metrics", sa.Text),  # JSON object: what its output says of its run (newest metrics, rate, series)
     _may("diagnosis", sa.Text),  # JSON object: the newest diagnosis, in short
     _must("body", sa.Text),  # JSON: all that is held, whole
+    _may("verdict", sa.BigInteger),  # its newest verdict; written by those who rule
     sa.UniqueConstraint("cluster", "job_id", "incarnation", name="job_key"),
     sa.Index("job_shown", "closed_at", "bucket", "cluster", "name"),
     sa.Index("job_counted", "bucket", "phase", "worst"),
     sa.Index("job_flagged", "worst", "closed_at"),
     sa.Index("job_by_id", "job_id"),
+    sa.Index("job_judged", "cluster", sqlite_where=_JUDGED, postgresql_where=_JUDGED),
 )
 
 change = sa.Table(
@@ -339,3 +344,90 @@ diagnosis = sa.Table(
     _must("document", sa.Text),  # JSON object as in the contract
     sa.Index("diagnosis_fingerprint", "fingerprint", "at"),
 )
+
+verdict = sa.Table(
+    "verdict",
+    metadata,
+    sa.Column("id", RowId, primary_key=True),
+    sa.Column("job", sa.BigInteger, sa.ForeignKey("job.id"), nullable=False),
+    _must("attempt", sa.BigInteger),
+    _must("taken_at", Utc),
+    _must("stored_at", Utc),
+    _must("ruling", sa.Text),
+    _must("confidence", sa.Text),
+    _must("cause", sa.Text),
+    sa.Column("digest", sa.Text, nullable=False, unique=True),
+    _may("setting", sa.Text),
+    _must("passed", sa.Boolean),
+    _must("wedged", sa.Boolean),
+    _must("judge", sa.Text),
+    _must("evidence", sa.Text),  # the folder
+    _must("silence_key", sa.Text),
+    _may("no_proposal", sa.Text),  # why none was made of it
+    _may("step", sa.BigInteger),  # how far the job was
+    _must("reason", sa.Text),  # of the gate that decided
+    _must("standing", sa.Text),  # JSON: its quotes and mark, what the next tick's rules need of it
+    _must("body", sa.Text),  # JSON in ASCII: the whole verdict, to the byte, for its digest is taken of it
+    sa.Index("verdict_job", "job", "id"),
+    sa.Index("verdict_taken", "taken_at"),
+)
+"""Kept for ever, as proposals and decisions are (house, idea 6)."""
+
+proposal = sa.Table(
+    "proposal",
+    metadata,
+    sa.Column("id", RowId, primary_key=True),
+    sa.Column("job", sa.BigInteger, sa.ForeignKey("job.id"), nullable=False),
+    _must("incarnation", sa.Text),  # of the attempt: the job's own moves on with a requeue
+    _must("attempt", sa.BigInteger),
+    sa.Column("verdict", sa.BigInteger, sa.ForeignKey("verdict.id"), nullable=False, unique=True),
+    _must("digest", sa.Text),
+    _must("cause", sa.Text),
+    _must("confidence", sa.Text),
+    _must("silence_key", sa.Text),
+    _must("state", sa.Text),
+    _must("made_at", Utc),
+    _must("expires_at", Utc),
+    _may("settled_at", Utc),
+    _may("settled_by", sa.Text),
+    _may("why", sa.Text),
+    sa.Index("proposal_unsettled", "job", "attempt", unique=True, sqlite_where=_UNSETTLED, postgresql_where=_UNSETTLED),
+    sa.Index("proposal_silence", "silence_key"),
+)
+
+decision = sa.Table(
+    "decision",
+    metadata,
+    sa.Column("id", RowId, primary_key=True),
+    sa.Column("proposal", sa.BigInteger, sa.ForeignKey("proposal.id"), nullable=False, unique=True),
+    sa.Column("job", sa.BigInteger, sa.ForeignKey("job.id"), nullable=False),
+    _must("incarnation", sa.Text),
+    _must("attempt", sa.BigInteger),
+    sa.Column("verdict", sa.BigInteger, sa.ForeignKey("verdict.id"), nullable=False),
+    _must("digest", sa.Text),
+    _must("approved_by", sa.Text),
+    _may("role", sa.Text),
+    _must("reason", sa.Text),
+    _must("approved_at", Utc),
+    _must("expires_at", Utc),
+    _must("mode", sa.Text),
+    _must("stage", sa.Text),
+    _may("intended_at", Utc),
+    _may("sent_at", Utc),
+    _may("accepted", sa.Boolean),
+    _may("output", sa.Text),
+    _may("finished_at", Utc),
+    _may("why", sa.Text),
+    sa.Index("decision_job", "job"),
+    sa.Index("decision_intended", "intended_at"),
+    sa.Index("decision_by", "approved_by", "approved_at"),
+)
+
+setting = sa.Table(
+    "setting",
+    metadata,
+    sa.Column("fingerprint", sa.Text, primary_key=True),
+    sa.Column("verdict", sa.BigInteger, sa.ForeignKey("verdict.id"), nullable=False),
+    _must("at", Utc),
+)
+"""Settings that a probe passed (RL-10), each with the first verdict that said so."""

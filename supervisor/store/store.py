@@ -5,18 +5,21 @@ from __future__ import annotations
 from types import TracebackType
 
 from supervisor.store.address import Address
+from supervisor.store.cancels import Cancels
 from supervisor.store.engine import Database
 from supervisor.store.errands import Errands
 from supervisor.store.faults import BUSY_S
 from supervisor.store.notes import Notes
 from supervisor.store.polls import Polls
+from supervisor.store.proposals import Proposals
 from supervisor.store.recording import Recording
 from supervisor.store.ticks import Ticks
 from supervisor.store.upkeep import Upkeep
+from supervisor.store.verdicts import Verdicts
 from supervisor.store.wishes import Wishes
 
 
-class Store(Recording, Polls, Ticks, Errands, Wishes, Notes, Upkeep):
+class Store(Recording, Polls, Ticks, Errands, Wishes, Notes, Verdicts, Proposals, Cancels, Upkeep):
     """One database: an SQLite file, or PostgreSQL.
 
     Synchronous, for any thread; each call is one short transaction. Every failure is a StoreError with one clear line, and

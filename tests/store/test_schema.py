@@ -16,13 +16,17 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError
+from supervisor.model.facts import Held
+from supervisor.model.probe import Ruling
+from supervisor.model.proposals import ProposalState, Stage
 from supervisor.store.light import Light
 from supervisor.store.revisions import HEAD, REVISIONS
 from supervisor.store.schema import metadata
 from supervisor.store.store import Store
 from tests.postgres import PrivatePostgres
-from tests.some import HOUR, NOON
+from tests.some import HOUR, MINUTE, NOON
 from tests.store.some import full_job, poll
+from tests.store.verdicts import some_verdict
 
 DATA = Path(__file__).parent / "data"
 
@@ -144,6 +148,23 @@ def test_every_earlier_database_is_brought_up_with_all_it_holds(empty_url: str, 
         assert len(store.attempts(jobs["4711"].row or 0)) == len(store.log_cursors(jobs["4711"].row or 0)) == 1
         counts = (store.errands_open(), store.open_requests(), store.holds(), store.alerts(), store.heartbeats())
         assert [len(one) for one in counts] == [1] * 5
+        if revision >= "0003":
+            decided(store, jobs["4711"])
+
+
+def decided(store: Store, job: Held) -> None:
+    """A probe passed job 4711, the next one proposed its end, alice approved, and a hold voided that."""
+    newest, first = store.verdicts(row=job.row)
+    assert (first.verdict, newest.verdict) == (
+        some_verdict(job, Ruling.NO_KILL),
+        some_verdict(job, at=NOON + MINUTE),
+    )
+    assert store.standing("cluster-a")[job.key].id == newest.id
+    assert store.passed_settings() == {"9c0f"}
+    (proposal,) = store.proposals_of(job.row or 0)
+    (decision,) = store.decisions(row=job.row)
+    assert (proposal.verdict, proposal.state) == (newest.id, ProposalState.DONE)
+    assert (decision.digest, decision.stage) == (newest.verdict.digest, Stage.VOID)
 
 
 def test_of_two_daemons_that_upgrade_at_once_one_does(empty_url: str) -> None:
