@@ -27,6 +27,12 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --progress-bar off --require-hashes --requirement requirements/dev.txt
 	@touch $@
 
+# A server of its own in an environment of its own: what it needs must not bend what we run with.
+$(VENV)/s3-server.stamp: $(VENV)/run.stamp requirements/s3-server.txt
+	@$(BIN)/python -m venv --clear $(VENV)/s3-server
+	@$(VENV)/s3-server/bin/python -m pip install --quiet --progress-bar off --require-hashes --requirement requirements/s3-server.txt
+	@touch $@
+
 venv: $(VENV)/run.stamp
 dev: $(VENV)/dev.stamp
 
@@ -44,7 +50,7 @@ format: dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: check
+test: check $(VENV)/s3-server.stamp
 	deploy/lab/packages
 	$(BIN)/python -m pytest -q -m "lab or slow" --cache-clear || { \
 		echo "once more, what failed: real servers on a busy machine may need a second try"; \
@@ -59,9 +65,11 @@ docs: dev
 requirements: dev
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q --python-version 3.11 \
-		--group build pyproject.toml -o requirements/run.txt
+		--group build --extra stores pyproject.toml -o requirements/run.txt
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q --python-version 3.11 \
-		--group build --group dev pyproject.toml -o requirements/dev.txt
+		--group build --group dev --extra stores pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q --python-version 3.11 \
+		--group pyproject.toml:s3-server -o requirements/s3-server.txt
 
 clean:
 	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache build *.egg-info
