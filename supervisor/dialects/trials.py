@@ -52,7 +52,10 @@ def read_trial(data: bytes, name: str = "") -> Trial:
         environment_setup_s=_span(document.get("environment_setup")),
         agent_setup_s=_span(document.get("agent_setup")),
         agent_s=_span(document.get("agent_execution")),
+        llm_s=_milliseconds(contexts, "api_request_times_msec"),
+        tools_s=_milliseconds(contexts, "terminal_interaction_times_msec"),
         verifier_s=_span(document.get("verifier")),
+        teardown_s=_teardown(document),
         verifier_late_s=_between(document.get("finished_at"), verifier.get("finished_at")),
     )
 
@@ -235,6 +238,24 @@ def _between(start: object, end: object) -> float | None:
     if first is None or second is None or (first.tzinfo is None) != (second.tzinfo is None):
         return None
     return (second - first).total_seconds()
+
+
+def _milliseconds(contexts: Iterable[Mapping[str, object]], name: str) -> float | None:
+    """Seconds that an agent's own list of times adds up to, over all steps; None where no step has one."""
+    lists = [_sequence(_mapping(context.get("metadata")).get(name)) for context in contexts]
+    times = [time for each in lists for value in each if (time := _number(value)) is not None and 0 <= time < 1e12]
+    return math.fsum(times) / 1000 if times else None
+
+
+def _teardown(document: Mapping[str, object]) -> float | None:
+    """None where a phase began and did not end: then what came after the others was that phase, not a teardown."""
+    phases = [
+        _mapping(document.get(name)) for name in ("environment_setup", "agent_setup", "agent_execution", "verifier")
+    ]
+    begun = [phase for phase in phases if phase.get("started_at") is not None]
+    gaps = [_between(phase.get("finished_at"), document.get("finished_at")) for phase in begun]
+    told = [gap for gap in gaps if gap is not None]
+    return max(0.0, min(told)) if told and len(told) == len(gaps) else None
 
 
 def _span(timing: object) -> float | None:

@@ -327,7 +327,14 @@ class Trial:
     environment_setup_s: float | None = None
     agent_setup_s: float | None = None
     agent_s: float | None = None
+    """Requests to the model, tools, and what lies between."""
+    llm_s: float | None = None
+    """Of ``agent_s``, its requests to the model, where the agent tells them."""
+    tools_s: float | None = None
+    """Of ``agent_s``, the commands that it ran, where the agent tells them."""
     verifier_s: float | None = None
+    teardown_s: float | None = None
+    """From the end of its last phase to its own."""
     verifier_late_s: float | None = None
     """Seconds by which the verifier ended after the trial; above 0 is a release race (PROBE-12)."""
 

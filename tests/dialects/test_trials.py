@@ -114,7 +114,7 @@ def test_a_trials_result_file() -> None:
     assert trial == Trial(
         name="patch-3__ab12c", task="patch-3", agent="terminus", reward=1.0, valid=True, turns=12, input_tokens=900, output_tokens=300,
         started_at=datetime(2026, 8, 1, 12, tzinfo=UTC), finished_at=datetime(2026, 8, 1, 12, 10, tzinfo=UTC),
-        took_s=600.0, environment_setup_s=30.0, agent_s=420.0, verifier_s=60.0, verifier_late_s=-60.0,
+        took_s=600.0, environment_setup_s=30.0, agent_s=420.0, verifier_s=60.0, teardown_s=60.0, verifier_late_s=-60.0,
     )  # fmt: skip
     assert "not-to-be-kept" not in repr(trial)
 
@@ -163,6 +163,26 @@ def test_a_trial_of_many_steps_sums_them() -> None:
     trial = read_trial(result(agent_result=None, verifier_result=None, step_results=steps))
 
     assert (trial.turns, trial.output_tokens, trial.reward) == (5, 30, 0.5)
+
+
+def test_what_an_agent_tells_of_its_own_time_is_summed() -> None:
+    """PROBE-12: requests to the model and commands in the sandbox, apart."""
+    metadata = {"n_episodes": 2, "api_request_times_msec": [1500.0, 2500], "terminal_interaction_times_msec": [250]}
+    one = {"agent_result": {"metadata": metadata}}
+
+    trial = read_trial(result(**one))
+    steps = read_trial(result(agent_result=None, step_results=[one, one]))
+
+    assert (trial.llm_s, trial.tools_s) == (4.0, 0.25)
+    assert (steps.llm_s, steps.tools_s) == (8.0, 0.5)
+    assert read_trial(result()).llm_s is None
+
+
+def test_a_trial_that_ended_within_a_phase_tells_no_teardown() -> None:
+    """What came after its last whole phase was the phase that it died in."""
+    trial = read_trial(result(agent_execution={"started_at": "2026-08-01T12:01:00Z"}, verifier=None))
+
+    assert trial.teardown_s is None
 
 
 def test_times_of_unequal_kinds_are_not_subtracted() -> None:
