@@ -80,10 +80,10 @@ def _record(case: Case) -> Told | GateScore:
 def _alive(record: Told, stand: progress.Stand, allowed: timedelta) -> str:
     age, most = said.span(stand.age.total_seconds() if stand.age else 0), said.span(allowed.total_seconds())
     if stand.bring_up:
-        return f"The record says {record.word}. It has {stand.words}, {age} after its start; {most} are allowed."
+        return f"Its record says {record.word}, and it has {stand.words} {age} after its start; {most} are allowed."
     if stand.moved:
-        return f"The record says {record.word}. It progressed since the last look ({stand.words}); {most} of silence are allowed."
-    return f"The record says {record.word}. Newest progress: {stand.words}, {age} ago; {most} of silence are allowed."
+        return f"Its record says {record.word}, and it progressed since the last look ({stand.words})."
+    return f"Its record says {record.word}, and {stand.words} is {age} old; {most} of silence are allowed."
 
 
 def _silent(
@@ -93,11 +93,9 @@ def _silent(
     assert stand.age is not None
     goes_on, beats = progress.noise(case, stand.log)
     quotes = (record.quote, *stand.quotes, *beats)
-    since = "its start" if stand.bring_up else "its newest progress"
+    since = f"its start ({stand.words})" if stand.bring_up else stand.words
     silent, most = said.span(stand.age.total_seconds()), said.span(allowed.total_seconds())
-    reason = (
-        f"The record says {record.word}, but {silent} have passed since {since} ({stand.words}); {most} are allowed"
-    )
+    reason = f"Its record says {record.word}, but {silent} have passed since {since}; {most} are allowed"
     reason += f", and {goes_on}." if goes_on else "."
     hang_from = allowed * case.limits.gating.hang_multiple
     if record.standing is Standing.SUSPENDED:
@@ -115,7 +113,7 @@ def _from_hang(
 ) -> GateScore:
     whole = said.distinct((*quotes, *hang.quotes), most=12)
     if hang.missing is not None:
-        return _error(f"{reason} {hang.words}", hang.missing, *whole)
+        return _error(f"{hang.words} {reason}", hang.missing, *whole)
     if not hang.proven:
         return _soft(f"{reason} {hang.words}", whole, hang.watch, facts)
     return GateScore(

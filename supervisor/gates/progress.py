@@ -55,7 +55,7 @@ class Stand:
     quotes: tuple[Quote, ...]
     """The newest progress; where there is none, the newest output."""
     words: str
-    """What the newest progress is: ``step 120 of 800``."""
+    """What is that old: ``its newest progress (step 120 of 800)``, ``no step yet``."""
     step: int | None = None
     total: int | None = None
     moved: bool = False
@@ -109,10 +109,11 @@ def _weight(log: Log) -> tuple[bool, bool, int, int]:
 
 def _words(log: Log, step: int | None, total: int | None, speaks: bool) -> str:
     if log.newest is None:
-        return "no line of progress in what was read of its log" if speaks else "its newest output"
+        return "its newest progress, older than what was read of its log," if speaks else "its newest output"
     if step is None:
         return "its newest progress"
-    return f"step {step} of {total}" if total is not None else f"step {step}"
+    of = f" of {total}" if total is not None else ""
+    return f"its newest progress (step {step}{of})"
 
 
 def _moved(case: Case, log: Log, speaks: bool) -> bool:
