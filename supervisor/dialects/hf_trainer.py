@@ -39,7 +39,7 @@ _EPOCHS = re.compile(r"Num Epochs ?= ?([\d,]+)")
 _PER_EPOCH = re.compile(r"Num update steps per epoch ?= ?([\d,]+)")
 _BATCH = re.compile(r"Total train batch size[^=]*= ?([\d,]+)|Total batch size \([^)]*\) = ([\d,]+)")
 _EXAMPLES = re.compile(r"Num examples ?= ?([\d,]+)")
-_SAVED = re.compile(r"Saving model checkpoint to \S*?checkpoint-(\d+)")
+_SAVED = re.compile(r"Saving model checkpoint to (?:\S*/)?checkpoint-(\d+)/?(?=\s|$)")
 _CONTINUES = re.compile(r"Continuing training from global step (\d+)")
 _DICT = re.compile(r"\{ ?['\"][\w/ .@-]+['\"]: ?[^{}]*\}")
 _COUNTED = re.compile(r"'global_step/max_steps': ?'(\d+)/(\d+)'")
@@ -88,9 +88,12 @@ def trainer_dict(line: Line, printed: str, dialect: str) -> list[Reading]:
     """The reading of a dict that a Trainer printed; empty where it is some other dict."""
     metrics = pairs(printed)
     broken = broken_names(printed, metrics)
-    if "train_runtime" in metrics:
+    if "train_runtime" in metrics and "loss" not in metrics:  # with tokens counted, each step's dict has the time too
+        ran = _steps_run(metrics)
         return [
-            line.reading(ReadingKind.BANNER, dialect, label="finished", detail="train_runtime", metrics=metrics),
+            line.reading(
+                ReadingKind.BANNER, dialect, label="finished", detail="train_runtime", step=ran, metrics=metrics
+            )
         ]
     evaluated = any(name.startswith("eval_") for name in metrics)
     if not evaluated and "loss" not in metrics and not ("grad_norm" in metrics and "learning_rate" in metrics):
@@ -117,6 +120,16 @@ def trainer_dict(line: Line, printed: str, dialect: str) -> list[Reading]:
             metrics=metrics,
         )
     ]
+
+
+def _steps_run(metrics: dict[str, float]) -> int | None:
+    """Steps of the whole run, from its time and its rate, where their digits suffice to be sure."""
+    took, rate = metrics["train_runtime"], metrics.get("train_steps_per_second", 0.0)
+    if not (0 < took < 1e9 and 0 < rate < 1e6):
+        return None
+    steps = took * rate
+    off = 0.0005 * max(took, steps) if took >= 1 else 0.0005 * took + 0.0005 * steps / took
+    return round(steps) if off < 0.5 and steps >= 1 else None
 
 
 def _half_a_digit(epoch: float, *, quoted: bool) -> float:

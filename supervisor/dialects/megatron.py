@@ -15,6 +15,9 @@ _FIELD = re.compile(r"(?:^|\|) *([A-Za-z_][\w ()/%.-]*?):? +(" + NUMBER + r")(?=
 _PROSE = re.compile(r"(mean reward|loss|reward) +(" + NUMBER + r")")
 _VALIDATION = re.compile(r"validation loss at iteration (\d+)")
 _SAVED = re.compile(r"successfully saved checkpoint (?:from|at) iteration +(\d+)")
+_SAVING = re.compile(r"^\W*saving checkpoint at iteration +(\d+)")
+_OF_A_STEP = re.compile(r"step_(\d{1,12})/")
+"""In a path: a trainer above counts steps, and the iterations here are another's."""
 _LOADED = re.compile(r"(?:loaded checkpoint|resuming) .*?iteration +(\d+)")
 
 
@@ -33,8 +36,10 @@ def read(line: Line) -> list[Reading]:
                 ReadingKind.STEP, house, label="train", step=int(found[1]), total=int(found[2]), metrics=metrics
             )
         ]
-    if (found := _SAVED.search(text)) is not None:
-        return [line.reading(ReadingKind.BANNER, NAME, label="checkpoint", step=int(found[1]))]
+    if (found := _SAVED.search(text)) is not None or (found := _SAVING.search(text)) is not None:
+        label = "saving" if found.re is _SAVING else "checkpoint"
+        above = _OF_A_STEP.search(text)
+        return [line.reading(ReadingKind.BANNER, NAME, label=label, step=int(above[1] if above else found[1]) or None)]
     if (found := _LOADED.search(text)) is not None:
         return [line.reading(ReadingKind.BANNER, NAME, label="resume", step=int(found[1]))]
     return []

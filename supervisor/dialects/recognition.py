@@ -9,7 +9,7 @@ from supervisor.dialects.malformed import Malformed
 from supervisor.dialects.roster import readers_of
 
 RL = ("skyrl", "verl", "openrlhf", "slime", "trl", "nemo_rl")
-SFT = ("hf_trainer", "llamafactory", "trl-preference", "torchtitan", "megatron", "levanter")
+SFT = ("hf_trainer", "llamafactory", "trl-preference", "verl-sft", "torchtitan", "megatron", "levanter")
 SILENT = frozenset({"ray", "tqdm", "iris", "plain", "elastic"})
 """They speak under any kind of work."""
 

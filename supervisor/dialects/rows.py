@@ -33,6 +33,8 @@ class Rows:
     batch: int | None = None
     examples: int | None = None
     per_epoch: int | None = None
+    asides: list[str] = field(default_factory=list)
+    """Keys whose newest value came from some other program's running text: the trainer's own word ends that."""
     named: bool = False
     """Some line named its step: bare dicts are then repeats of what is known."""
 
@@ -68,6 +70,19 @@ class Rows:
         del self.rows[:-KEPT_ROWS]
         self._remember(row, values)
         return True
+
+    def latest_of(self, reading: Reading, step: int | None, segment: int) -> None:
+        """Takes newest values in that are no point of a series."""
+        values = {key: wire(value) for key, value in by_key(reading.metrics).items()}
+        row: Json = {"step": step, "segment": segment, "clock": reading.clock_s, "said": _quotes(reading)}
+        self._remember(row, values)
+
+    def aside(self, reading: Reading, step: int | None, segment: int) -> None:
+        """Takes in what was said beside the trainer, as long as the trainer says nothing of it."""
+        keys = by_key(reading.metrics)
+        if all(key in self.asides or key not in self.latest for key in keys):
+            self.latest_of(reading, step, segment)
+            self.asides = sorted({*self.asides, *keys})
 
     def _row_of(self, step: int | None) -> Json | None:
         if step is None or not self.rows:
@@ -107,6 +122,7 @@ class Rows:
     def _remember(self, row: Json, values: dict[str, float | str], reading: Reading | None = None) -> None:
         said = row["said"] if reading is None else _quotes(reading)
         assert isinstance(said, list)
+        self.asides = [key for key in self.asides if key not in values]
         for key, value in values.items():
             before = self.latest.get(key)
             if before is not None and before["segment"] == row["segment"]:

@@ -131,12 +131,20 @@ class Run:
         news = self.track.reach(step, reading, seen, elapsed_s=elapsed_s)
         if news:
             self._mark("progress", reading, seen)
-            if step != self.track.total:
+            if self.in_lap(step) != self.track.total:
                 self.announced.moved_on()
         return news
 
+    def in_lap(self, step: int) -> int:
+        """The step as the trainer's bar shows it, where the total is that bar's: without the laps before."""
+        lap = self.bars.lap
+        return step - self.bars.base if lap is not None and self.track.total == lap[3] else step
+
     def _step(self, reading: Reading, seen: float | None) -> None:
         assert reading.step is not None
+        if reading.metrics and not self.rows.named and (self.bars.base or self.bars.numbered):
+            self.bars.base, self.bars.lap = 0, None
+            self.track.forget()  # bars over an epoch gave the count until now; the run names its own
         self.track.set_total(reading.total, 2)
         highest = self.track.highest
         self._stepped(reading.step, reading, seen, reading.elapsed_s)
@@ -158,7 +166,9 @@ class Run:
         if reading.label == "status" and self.rows.named:
             return
         segment, highest = self.track.segment, self.track.highest
-        if reading.step is not None:
+        if reading.label == "aside":
+            self.rows.aside(reading, self.track.step, segment)
+        elif reading.step is not None:
             self.rows.add(reading, reading.step, segment, highest, seen)
         elif reading.ahead:
             self.rows.add(reading, (self.track.step or 0) + 1, segment, highest, seen)
@@ -169,13 +179,15 @@ class Run:
 
     def _trainer_dict(self, reading: Reading, seen: float | None) -> None:
         """A dict without a step: by its epoch where that is sure, else by the bar's next frame."""
+        if self.bars.adopt():
+            self.track.set_total(self.bars.nameless, 2)
         shown = self.bars.step
         if self.bars.nameless is not None:
             self.bars.locked = True
         guess = self.rows.step_by_epoch(reading, self.track.total)
         step: int | None = None
         if guess is not None and (guess[1] or shown is None) and (shown is None or guess[0] <= shown + LAG):
-            step = guess[0]
+            step = guess[0] + self.bars.base
         if step is not None and shown is None and step > 0:
             self._stepped(step, reading, seen)
         fresh = self.rows.add(reading, step, self.track.segment, self.track.highest if step is not None else None, seen)
@@ -189,18 +201,24 @@ class Run:
         done = reading.step
         if done is None:
             return
-        if role in STEPPING or (role == "epoch" and not self.rows.named):
+        if self.bars.mistaken(reading, role) and self.track.step == 0:
+            self.track.forget()
+        if role == "train":
+            self.bars.whole = True
+        if role in STEPPING or (role == "epoch" and not self.rows.named and not self.bars.whole):
+            if role != "stage" and not self.rows.named:
+                self.bars.lapped(reading, anew=anew)
             if anew:
                 self.track.announce()
             self.track.set_total(reading.total, 2 if role != "epoch" else 1)
-            highest = self.track.highest
-            if done > 0 or not self.track.step:  # a bar that begins at 0 may still jump to where the run goes on
-                self._stepped(done, reading, seen, reading.elapsed_s)
+            highest, reached = self.track.highest, done + self.bars.base
+            if reached > 0 or not self.track.step:  # a bar that begins at 0 may still jump to where the run goes on
+                self._stepped(reached, reading, seen, reading.elapsed_s)
             if role == "train":
                 self.bars.step = done
-                self.rows.pair(done, self.track.segment)
-            if reading.metrics and done > 0:
-                self.rows.add(reading, done, self.track.segment, highest, seen)
+                self.rows.pair(reached, self.track.segment)
+            if reading.metrics and reached > 0:
+                self.rows.add(reading, reached, self.track.segment, highest, seen)
         elif role == "buffer":
             if moved:
                 self._mark("progress", reading, seen)
@@ -248,12 +266,24 @@ class Run:
             self.track.set_total(total, 3)
             if reading.step is not None and (label == "resume" or reading.detail == "already complete"):
                 self._resumed_at(reading.step, reading, seen)
-            elif reading.detail == "train_runtime" and self.track.step == 0 and self.track.total is not None:
-                self._resumed_at(self.track.total, reading, seen)  # a loop that ends without a step had none left to do
-        elif label in ("checkpoint", "generated"):
+            elif reading.detail == "train_runtime":
+                self._ran(reading, seen)
+        elif label in ("checkpoint", "saving", "generated"):
             self._mark("progress", reading, seen)
+            if label != "generated" and reading.step and reading.step > (self.track.step or 0):
+                self._stepped(reading.step, reading, seen)  # what is saved at a step has reached it
         if label in ("total_steps", "num_epochs", "starts", "from_scratch", "resume", "ray_up"):
             self._mark("bring_up", reading, seen)
+
+    def _ran(self, reading: Reading, seen: float | None) -> None:
+        """The Trainer's last dict: where it names no step, its time and rate do; the epoch is the run's final one."""
+        if self.track.step is None and reading.step is not None:
+            self.track.set_total(reading.step, 2)
+            self._stepped(reading.step, reading, seen)
+        elif self.track.step == 0 and self.track.total is not None:
+            self._resumed_at(self.track.total, reading, seen)  # a loop that ends without a step had none left to do
+        epoch = {name: value for name, value in reading.metrics.items() if name == "epoch"}
+        self.rows.latest_of(replace(reading, metrics=epoch), self.track.step, self.track.segment)
 
     def _resumed_at(self, step: int, reading: Reading, seen: float | None) -> None:
         """The run says at which step it goes on: it stands there, without having made progress."""

@@ -56,6 +56,12 @@ class StepTrack:
     def announce(self) -> None:
         self.fresh = True
 
+    def forget(self) -> None:
+        """What was taken for the run's count was another's: nothing is known of it yet."""
+        self.step = self.first = self.highest = None
+        if self.total_rank <= 2:
+            self.total, self.total_rank = None, 0
+
     def reach(self, step: int, reading: Reading, seen: float | None, *, elapsed_s: float | None = None) -> bool:
         """The counter shows ``step``. True if that is news: an advance, or the run went back and goes on from there."""
         if not 0 <= step <= FARTHEST:

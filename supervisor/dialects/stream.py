@@ -171,8 +171,11 @@ _LAST_SAID = {
 
 
 def _count_access(run: Run, frames: bytes, whole: bytes, base: int) -> None:
+    """Who asks whether it is alive, or for its numbers, brings no work: such answers do not count."""
     if b'HTTP/1.1" ' not in frames:
         return
+    if b'"GET ' in frames:
+        frames = vllm.ASKED.sub(rb"\1---", frames)
     engines = run.engines
     for mark, name in vllm.ACCESS.items():
         count = frames.count(mark)

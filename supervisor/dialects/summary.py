@@ -97,12 +97,17 @@ def _track(run: Run, kind: str) -> StepTrack:
 def _progress(track: StepTrack, run: Run) -> Progress:
     """A total below the step is some other counter's: then it is not known."""
     step, total = track.step, track.total
+    lap = run.bars.lap
+    of_a_lap = track is run.track and lap is not None and total == lap[3]
+    if track is run.track and step is not None:
+        step = run.in_lap(step)
     if track is run.trial_track and run.trials.shown is not None:
         step, total = run.trials.shown, run.trials.planned
     if step is not None and total is not None and total < step:
         total = None
     speed = rate(track)
-    left = None if step is None or total is None else total - step
+    whole = step is not None and total is not None and not (of_a_lap and run.bars.numbered)
+    left = total - step if whole and step is not None and total is not None else None
     return Progress(step, total, speed, left / speed if left is not None and speed else None)
 
 

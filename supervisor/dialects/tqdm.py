@@ -10,7 +10,7 @@ import re
 
 from supervisor.dialects.line import Line
 from supervisor.dialects.numbers import NUMBER, seconds_of, whole
-from supervisor.dialects.vocabulary import bar_role
+from supervisor.dialects.vocabulary import bar_role, by_key
 from supervisor.model.readings import Reading, ReadingKind
 
 NAME = "tqdm"
@@ -30,8 +30,14 @@ _LOGGABLE = re.compile(
     + _COUNT
     + r")(\w*?) rate:(\S+).*?elapsed:([\d:]+)(?:.*?postfix:(.*))?$"
 )
-_PART = re.compile(r"\[(\d{1,6})/(\d{1,6})\]$")
-"""``Episode [2/3]``: the bar counts one part of several of the same length."""
+_PART = re.compile(r"(?:\[|\bepoch:? )(\d{1,6}) ?(?:/|of) ?(\d{1,6})(?:\]|\b)", re.I)
+"""``Episode [2/3]``, ``Epoch 2/3``: the bar counts one part of several of the same length."""
+_TORCHTUNE = re.compile(r"^(\d{1,6})\|(\d{1,12})\|Loss: (" + NUMBER + r")$")
+"""Epoch, step of the whole run, and loss, in the bar's description."""
+_TRAINING = ("loss", "policy_loss", "reward", "grad_norm")
+"""What only a trainer shows behind its bar."""
+UP = "\x1b[A"
+"""Ends the frame of a bar that is drawn below another."""
 _RATE_UNIT = re.compile(r"(?:[\d.?]+[kKMGTP]?) ?([A-Za-z ]+)/s|s/ ?([A-Za-z ]+)")
 _POSTFIX = re.compile(r"([A-Za-z_][\w./ -]{0,40}?) ?[=:] ?(" + NUMBER + r")(?![\w.])")
 DATA_UNITS = frozenset({"examples", "B", "iB", "prompts", "tok", "tokens", "files", "rows", "ba", "w"})
@@ -45,8 +51,13 @@ def read(line: Line) -> list[Reading]:
     for bar in _BAR.finditer(text):
         description = text[at : bar.start()].strip().rstrip(":").strip()[-80:]
         at = bar.end()
-        unit = _unit(bar[4], bar[7])
-        role = "data" if unit in DATA_UNITS else bar_role(description)
+        metrics = _postfix(bar[8]) if bar[9] else {}
+        if (tuned := _TORCHTUNE.match(description)) is not None:
+            found.append(_torchtune(line, tuned, bar[3]))
+            continue
+        role = "data" if _unit(bar[4], bar[7]) in DATA_UNITS else bar_role(description)
+        if role == "other" and not by_key(metrics).keys().isdisjoint(_TRAINING):
+            role = "train"
         found.append(
             _bar(
                 line,
@@ -55,7 +66,7 @@ def read(line: Line) -> list[Reading]:
                 bar[2],
                 bar[3],
                 seconds_of(bar[5]) if bar[5] else None,
-                _postfix(bar[8]) if bar[9] else {},
+                metrics,
                 fresh="?" in (bar[7] or ""),
             )
         )
@@ -92,19 +103,34 @@ def _bar(
     fresh: bool = False,
 ) -> Reading:
     step, steps = whole(done), whole(total)
+    words = [role, *(["fresh"] if fresh else ()), *(["nested"] if UP in line.raw else ())]
     if role in ("train", "epoch") and step is not None and steps is not None:
         part = _PART.search(description)
         if part is not None and 1 <= int(part[1]) <= int(part[2]):
             step, steps = (int(part[1]) - 1) * steps + step, int(part[2]) * steps
+            words.append("part")
     return line.reading(
         ReadingKind.BAR,
         NAME,
         label=description,
-        detail=f"{role} fresh" if fresh else role,
+        detail=" ".join(words),
         step=step,
         total=steps,
         metrics=metrics,
         elapsed_s=elapsed_s,
+    )
+
+
+def _torchtune(line: Line, tuned: re.Match[str], total: str) -> Reading:
+    """The bar itself begins anew in each epoch: its total is the run's in the first one at most."""
+    first = tuned[1] == "1"
+    return line.reading(
+        ReadingKind.STEP,
+        NAME,
+        label="train",
+        step=int(tuned[2]),
+        total=whole(total) if first else None,
+        metrics={"loss": float(tuned[3])},
     )
 
 

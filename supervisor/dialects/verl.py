@@ -12,6 +12,10 @@ NAME = "verl"
 MARKS = (b"step:",)
 _LINE = re.compile(r"(?:^|\s)step:(\d+) - (.*)$")
 _VALUE = re.compile(r"(?:np\.\w+\()?(" + NUMBER + r")\)?")
+_SCALED = re.compile(r"(.+)\((1e-?\d{1,2})\)$")
+"""``train/lr(1e-3)`` is given in units of its own."""
+_TUNED = "train/"
+"""The group of its supervised trainer."""
 _TRAINED = ("actor/", "critic/", "timing_s/", "training/", "perf/", "global_seqlen/", "response_length/")
 
 
@@ -24,14 +28,17 @@ def read(line: Line) -> list[Reading]:
         name, _, printed = field.strip().rpartition(":")
         value = _VALUE.fullmatch(printed)
         if name and value is not None:
-            metrics[name] = float(value[1].replace("_", ""))
+            scaled = _SCALED.match(name)
+            unit = float(scaled[2]) if scaled is not None else 1.0
+            metrics[scaled[1] if scaled is not None else name] = float(value[1].replace("_", "")) * unit
     if not metrics:
         return []
-    trained = any(name.startswith(_TRAINED) for name in metrics)
+    tuned = any(name.startswith(_TUNED) for name in metrics)
+    trained = tuned or any(name.startswith(_TRAINED) for name in metrics)
     return [
         line.reading(
             ReadingKind.STEP if trained else ReadingKind.METRIC,
-            NAME,
+            f"{NAME}-sft" if tuned else NAME,
             label="train" if trained else "eval",
             step=int(found[1]),
             metrics=metrics,

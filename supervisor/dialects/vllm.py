@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+import re2
+
 from supervisor.dialects.line import Line
 from supervisor.model.readings import Reading, ReadingKind
 
@@ -22,6 +24,8 @@ ACCESS = {
     b'HTTP/1.1" 504': "failed",
 }
 """Access lines are counted in the bytes, not read one by one: a busy server prints little else."""
+ASKED = re2.compile(rb'("GET [^"\n]*" )[25]\d\d')
+"""Looks at the server's health, models or metrics; only a refusal of them says something."""
 
 _ENGINE = re.compile(r"Engine (\d{1,6}):|\b(\d{1,6}) Engines Aggregated:")
 _FIELD = re.compile(

@@ -107,3 +107,17 @@ def test_answers_of_the_server_are_counted_by_outcome() -> None:
     assert (engine.answered, engine.refused_auth, engine.failed) == (2, 1, 1)
     assert engine.last_answered is not None
     assert engine.last_answered.line == 3
+
+
+def test_looks_at_a_servers_health_and_numbers_are_no_answers() -> None:
+    """EVAL-4, LIVE-4: a monitor that asks each minute keeps an idle engine's log alive."""
+    look = '(SGLangEngine pid=19) INFO:     10.0.0.1:44565 - "GET /metrics HTTP/1.1" 200 OK\n'
+    ill = 'INFO:     10.0.0.1:44565 - "GET /health HTTP/1.1" 503 Service Unavailable\n'
+    work = 'INFO:     10.0.0.1:44566 - "POST /v1/completions HTTP/1.1" 200 OK\n'
+    refused = 'INFO:     10.0.0.1:44566 - "GET /v1/models HTTP/1.1" 401 Unauthorized\n'
+    engine = summary_of(look * 3 + work + look * 2 + ill * 4 + refused).engine
+
+    assert (engine.answered, engine.failed, engine.refused_auth) == (1, 0, 1)
+    assert engine.last_answered is not None
+    assert engine.last_answered.text == work.strip()
+    assert engine.last_answered.line == 4

@@ -257,6 +257,26 @@ def test_levanter_and_its_kin() -> None:
         ),
         ('{"step": 30, "loss": 1.25, "lr": 0.0001}', 30, None, 1.25),
         ("Epoch 12:  41%|####      | 410/1000 [03:10<04:34,  2.15it/s, loss=0.412]", 410, 1000, 0.412),
+        ("iter 250: loss 2.1983, time 123.40ms, mfu 30.10%", 250, None, 2.1983),
+        ("Epoch [2/10], Step [100/600], Loss: 0.4123", 700, 6000, 0.4123),
+        ("[batch=10/500]:", 10, 500, None),
+        ("2026-08-01 12:00:00 INFO [step=10/477000,epoch=0]", 10, 477000, None),
+        (
+            "2026-08-01 12:00:00 | INFO | train_inner | epoch 001:  10 / 1000 loss=9.101, ppl=549.1, num_updates=10, lr=1e-05, gnorm=3.1",
+            10,
+            None,
+            9.101,
+        ),
+        ("trainer INFO: Epoch 1/10 Step 2/100 Train step 2/1000 done.", 2, 1000, None),
+        ("1|25|Loss: 1.2345:   5%|5         | 25/500 [00:50<16:00,  2.02s/it]", 25, 500, 1.2345),
+        ("2|525|Loss: 1.1034:   5%|5         | 25/500 [00:50<16:00,  2.02s/it]", 525, None, 1.1034),
+        ("pretrain:  34%|###3      | 1020/3000 [10:00<19:24, 1.70it/s, loss=2.1]", 1020, 3000, 2.1),
+        (
+            "Train step of epoch 0:  10%|#         | 10/100 [00:10<01:30,  1.0s/it, gpt_loss=1.23, lr=9.1e-06]",
+            10,
+            100,
+            1.23,
+        ),
     ],
 )
 def test_plain_lines_that_name_a_step_and_a_metric(line: str, step: int, total: int | None, loss: float | None) -> None:
@@ -269,13 +289,13 @@ def test_plain_lines_that_name_a_step_and_a_metric(line: str, step: int, total: 
 @pytest.mark.parametrize(
     "line",
     [
-        "Saving checkpoint for step 2...",
         '  File "/opt/app/train.py", line 90, in training_step',
         "Setting the number of warmup steps to 100 as loss spikes were seen",
         "srun: Terminating job step 405737.0",
         "next step: download 3 files",
         "{'model': {'hidden_size': 4096, 'num_hidden_layers': 32}, 'learning_rate': 1e-05}",
         "Traceback (most recent call last): step 9",
+        "Epoch 3 begins, iter 4 of the outer loop",
     ],
 )
 def test_prose_with_a_step_in_it_is_no_progress(line: str) -> None:
@@ -318,3 +338,121 @@ def test_pipeline_workers_of_iris_count_shards() -> None:
     progress = summary_of(log).progress
 
     assert (progress.step, progress.total) == (347, 1964)
+
+
+def test_losses_on_held_out_data_are_not_the_training_loss() -> None:
+    log = "step 250: train loss 2.1012, val loss 2.3011\n"
+    summary = summary_of(log, "sft")
+
+    assert (summary.metrics["loss"], summary.latest["eval_loss"].value) == (2.1012, 2.3011)
+
+
+def test_fields_between_bars_may_have_names_of_several_words() -> None:
+    log = "12:00:00 INFO Step 10 | Time: 12.31s | Loss: 0.0112 | Entropy: 0.3123 | Grad. Norm: 0.0512 | LR: 1.00e-06 | MFU: 12.1%\n"
+
+    assert summary_of(log, "rl").metrics == {"policy_loss": 0.0112, "grad_norm": 0.0512, "entropy": 0.3123}
+
+
+def test_a_list_below_its_step_belongs_to_it() -> None:
+    """Composer and OLMo name the step, then list metrics on lines of their own."""
+    composer = "[batch=10/500]:\n\t Train time/batch: 9\n\t Train loss/train/total: 1.2345\n[batch=11/500]:\n\t Train loss/train/total: 1.2301\n"
+    olmo = (
+        "2026-08-01 12:00:00 INFO [step=10/477000,epoch=0]\n    optim/total_grad_norm=0.5012\n"
+        "    train/CrossEntropyLoss=10.91\n    train/Perplexity=5000\n"
+    )
+    series = summary_of(composer, "sft").series["loss"]
+
+    assert [(point.step, point.value) for point in series] == [(10, 1.2345), (11, 1.2301)]
+    summary = summary_of(olmo, "sft")
+    assert (summary.progress.step, summary.progress.total, summary.metrics["loss"]) == (10, 477000, 10.91)
+    assert summary.metrics["grad_norm"] == 0.5012
+
+
+def test_an_epochs_line_without_a_step_gives_its_loss_and_is_progress() -> None:
+    """LIVE-4: hand-written loops that speak once an epoch are alive."""
+    summary = summary_of("Epoch 4/20, Loss: 0.3512\nEpoch 5/20, Loss: 0.3123\n", "sft")
+
+    assert (summary.progress.step, summary.metrics) == (None, {"loss": 0.3123, "epoch": 5.0})
+    assert summary.last_progress is not None
+
+
+def test_the_supervised_trainer_of_verl_is_fine_tuning() -> None:
+    """SFT-1: its learning rate is printed in units of its own."""
+    summary = summary_of("step:12 - train/loss:0.312 - train/lr(1e-3):0.01 - train/grad_norm:0.8\n")
+
+    assert (summary.progress.step, summary.bucket) == (12, "sft")
+    assert summary.metrics == {"loss": 0.312, "grad_norm": 0.8, "learning_rate": pytest.approx(1e-5)}
+
+
+def test_slime_tells_pass_rates_and_spans_of_its_trainer() -> None:
+    """RL-12, LIVE-4: of several numbers of tries the largest counts; a span that begins is progress."""
+    log = (
+        "(TrainActor pid=10) [2026-03-24 07:36:50] data.py:212 - passrate 9: {'passrate/pass@1': 0.31, 'passrate/pass@8': 0.75}\n"
+        "(TrainActor pid=10) [2026-03-24 07:36:51] timer.py:24 - Timer actor_train start\n"
+    )
+    summary = summary_of(log, "rl")
+
+    assert summary.metrics == {"pass_at_n": 0.75}
+    assert [(timer.name, timer.open_since is not None) for timer in summary.timers] == [("actor_train", True)]
+    ended = summary_of(log + "(TrainActor pid=10) timer.py:32 - Timer actor_train end (elapsed: 12.5s)\n", "rl")
+    assert [(timer.took_s, timer.open_since) for timer in ended.timers] == [(12.5, None)]
+
+
+def test_what_is_saved_at_a_step_has_reached_it() -> None:
+    """RL-8: said by the trainer; a directory's own number is not taken for it."""
+    megatron = "saving checkpoint at iteration       2 to ./ckpt\nsaving checkpoint at iteration       4 to ./ckpt\n"
+    nemo = (
+        "Saving checkpoint for step 2...\n"
+        "(MegatronPolicyWorker[rank=0] pid=19) saving checkpoint at iteration       0 to /fsx/run/tmp_step_2/policy in torch_dist format\n"
+        "(MegatronPolicyWorker[rank=0] pid=19)   successfully saved checkpoint from iteration       0 to /fsx/run/tmp_step_2/policy\n"
+    )
+    trainer = "Saving model checkpoint to /out/from-checkpoint-500/checkpoint-20\n"
+
+    assert (summary_of(megatron).progress.step, summary_of(megatron).checkpoint_step) == (4, None)
+    assert (summary_of(nemo).progress.step, summary_of(nemo).checkpoint_step) == (2, 2)
+    assert (summary_of(trainer).progress.step, summary_of(trainer).checkpoint_step) == (20, 20)
+    assert summary_of("Saving model checkpoint to /models/checkpoint-500/merged\n").progress.step is None
+
+
+def test_the_trainers_last_dict_gives_steps_where_no_bar_did() -> None:
+    """SFT-1: from its time and rate, where their digits suffice."""
+    last = "{{'train_runtime': {took}, 'train_samples_per_second': 9.1, 'train_steps_per_second': {rate}, 'train_loss': 1.1, 'epoch': 3.0}}\n"
+    sure, unsure = last.format(took=400.25, rate=1.22), last.format(took=40000.25, rate=1.22)
+
+    assert (summary_of(sure).progress.step, summary_of(sure).progress.total) == (488, 488)
+    assert summary_of(unsure).progress.step is None
+    assert summary_of(sure).metrics == {"epoch": 3.0}
+
+
+def test_a_bar_over_a_pass_of_the_batch_is_no_step_beside_the_bar_of_the_run() -> None:
+    """RL-14: OpenRLHF draws one for each pass; its count goes back each time, and the run's does not."""
+    log = "".join(
+        f"Episode [1/2]:  {step}%|4  | {step}/100 [0{step}:00<1:00:00, 50.0s/it]\r"
+        + "".join(f"Train epoch [1/1]:  {at}%|4  | {at}/64 [00:{at:02d}<00:50,  1.0s/it]\r" for at in (0, 20, 64))
+        + f"\n(PPOTrainer pid=3) INFO 08-01 12:0{step}:00 x.py:1] Global step {step + 1}: {{'policy_loss': 0.01, 'reward': 0.4}}\n"
+        for step in range(5)
+    )
+    summary = summary_of(log)
+
+    assert (summary.progress.step, summary.progress.total, summary.resumes) == (5, 200, ())
+    assert [point.step for point in summary.series["reward"]] == [1, 2, 3, 4, 5]
+
+
+def test_a_generators_word_of_rewards_gives_way_to_the_trainers() -> None:
+    aside = "(gen pid=14984) rollout batch 7 ready mean_reward=0.380\n"
+    trained = "step:7 - actor/pg_loss:0.01 - critic/score/mean:0.41\n"
+
+    assert summary_of(f"step 6/8 policy_loss=-0.0090\n{aside}", "rl").metrics["reward"] == 0.38
+    assert summary_of(trained + aside, "rl").metrics["reward"] == 0.41
+    assert summary_of(aside + trained, "rl").metrics["reward"] == 0.41
+
+
+def test_a_bar_that_gets_its_name_after_its_first_frame_was_never_the_trainers() -> None:
+    """BUCKET-3: a step of 0 that nobody printed is no step."""
+    first, named = (
+        "  0%|          | 0/58 [00:00<?, ?it/s]\r",
+        "Capturing sizes:   0%|          | 0/58 [00:00<?, ?it/s]\r",
+    )
+
+    assert summary_of(first, "eval").progress.step == 0
+    assert (summary_of(first + named, "eval").progress.step, summary_of(first + named).progress.total) == (None, None)
