@@ -5,12 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import Enum
 
+from supervisor.model.errors import ClusterError, NotApproved
 from supervisor.model.job import Dependency, Details, JobKey, JobState, Observation
 from supervisor.model.logs import LogRead, LogStat, LogState, LogText, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
+from supervisor.model.probe import Captured, CaptureWanted, Remains
+from tests.scripted_captures import captures
 from tests.some import HOUR, NOON
+
+
+class OnCancel(Enum):
+    """What becomes of a cancel that is sent to a job."""
+
+    ENDS = "taken, and the job ends"
+    REFUSED = "refused, and the job lives"
+    ENDS_UNSAID = "the job ends, but the answer is lost (KILL-6)"
+    LOST = "the answer is lost, and so was the cancel (KILL-6)"
+    IGNORED = "taken, but the job lives on"
+    LEAVES_REMAINS = "taken, and the job ends, but a process of it stays"
+    UNREACHABLE = "no session can be opened: ClusterError, and nothing was sent"
 
 
 @dataclass
@@ -31,6 +47,13 @@ class ScriptedJob:
     listed: bool = True
     in_accounting: bool = True
     past: list[Observation] = field(default_factory=list)
+    busy: bool = True
+    """Whether its processes use their processors, and stand in work; else they wait in a collective."""
+    log_unread: str | None = None
+    """Why its log cannot be captured."""
+    remains: tuple[str, ...] = ()
+    """What is still there after its end."""
+    on_cancel: OnCancel = OnCancel.ENDS
 
     @property
     def incarnation(self) -> str:
@@ -65,6 +88,8 @@ class World:
         self.jobs: dict[str, ScriptedJob] = {}
         self.accounting_up = True
         self.unreachable: str | None = None
+        self.captures: dict[str, list[Captured]] = {}
+        """What is captured of a job, in place of what is true of it."""
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -138,7 +163,9 @@ class ScriptedCluster:
     def __init__(self, world: World) -> None:
         self.world, self.name = world, world.cluster
         self.polls = 0
+        self.captured: list[CaptureWanted] = []
         self.cancelled: list[JobKey] = []
+        """Each cancel that reached the scheduler, whatever became of it."""
 
     async def poll(self, watch: Watch, now: datetime) -> Reading:
         self.polls += 1
@@ -158,8 +185,43 @@ class ScriptedCluster:
         return answers
 
     async def cancel(self, job: JobKey, approval: Approval) -> CancelReceipt:
+        if approval.job != job or job.cluster != self.name:
+            raise NotApproved(f"approval {approval.id} is for {approval.job.ref}, not for {job.ref}")
+        it = self.world.jobs.get(job.id)
+        if self.world.unreachable or (it is not None and it.on_cancel is OnCancel.UNREACHABLE):
+            raise ClusterError(self.name, self.world.unreachable or "Connection refused")
         self.cancelled.append(job)
-        return CancelReceipt(True, "")
+        if it is None or it.incarnation != job.incarnation or it.state.ended:
+            return CancelReceipt(False, "nothing was sent: it is no longer there as it was")
+        how = it.on_cancel
+        if how is OnCancel.REFUSED:
+            return CancelReceipt(False, f"scancel: error: Kill job error on job id {job.id}: Access/permission denied")
+        if how in (OnCancel.ENDS, OnCancel.ENDS_UNSAID, OnCancel.LEAVES_REMAINS):
+            self.world.end(job.id, JobState.CANCELLED)
+        if how is OnCancel.LEAVES_REMAINS:
+            it.remains = it.remains or ("node01: process 4242 python train.py",)
+        if how in (OnCancel.ENDS_UNSAID, OnCancel.LOST):
+            return CancelReceipt(None, "scancel exited 1: Socket timed out on send/recv operation")
+        return CancelReceipt(True, "scancel exited 0")
+
+    async def capture(self, wanted: CaptureWanted, now: datetime) -> Sequence[Captured]:
+        if self.world.unreachable:
+            raise ClusterError(self.name, self.world.unreachable)
+        self.captured.append(wanted)
+        key = wanted.seen.key
+        if key.id in self.world.captures:
+            return self.world.captures[key.id]
+        return captures(self.world.jobs[key.id], wanted, now)
+
+    async def remains(self, seen: Observation, now: datetime) -> Remains:
+        if self.world.unreachable:
+            return Remains(failure=self.world.unreachable)
+        it = self.world.jobs.get(seen.key.id)
+        if it is None or it.incarnation != seen.key.incarnation:
+            return Remains()
+        if it.state.ended:
+            return Remains(there=it.remains)
+        return Remains(there=(f"job {it.id} is {it.state.value.upper()} and holds node01",))
 
     async def check(self, now: datetime) -> Sequence[Check]:
         return [Check(self.name, "ok", "scripted")]
