@@ -23,6 +23,7 @@ from supervisor.app.kinds import KINDS
 from supervisor.app.limits import limits_table
 from supervisor.app.service import plan
 from supervisor.app.settings import BucketSection, ClusterSection, Settings
+from supervisor.app.trial_sections import TrialStoreSection
 from supervisor.buckets import KINDS as BUCKETS
 from supervisor.rules.lifecycle import diagram
 
@@ -85,6 +86,12 @@ SAMPLES: dict[str, str] = {
     "url": '"http://127.0.0.1:10000"',
     "token_file": '"iris.token"',
     "keep_ended_days": "30",
+    "jobs": '"eval-*"',
+    "place": '"s3://traces/{name}"',
+    "endpoint_url": '"https://objects.example"',
+    "region": '"us-east-1"',
+    "profile": '"traces"',
+    "credentials_file": '"~/.aws/credentials"',
     "port_forward": '{ kubeconfig = "~/.kube/config", context = "east", namespace = "iris", service = "iris-controller-svc" }',
     "ca_file": '"ca.pem"',
     "pattern": '"debug-*"',
@@ -133,7 +140,7 @@ def example() -> str:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
     }
     parts += lines_of(Settings, skip=(*tables, *sections))
-    common = lines_of(ClusterSection, skip=("name", "kind", "of_kind"))
+    common = lines_of(ClusterSection, skip=("name", "kind", "of_kind", "trial_stores"))
     for kind, entry in KINDS.items():
         model = entry.settings()
         parts += [
@@ -151,6 +158,8 @@ def example() -> str:
         parts += lines_of(model, skip=(*skip, *shared))
         if shared:
             parts += [f"# {line}" for line in textwrap.wrap(f"{', '.join(shared)}: as above", 116)]
+        if kind == "slurm":  # a table of its own goes behind the keys of its cluster
+            parts += ["", *_about(TrialStoreSection), "# [[cluster.trial_stores]]", *lines_of(TrialStoreSection)]
     parts += ["", f"# {'-' * 110}", "# Which job names belong to which bucket (BUCKET-1); first match wins."]
     said = said_of(BucketSection)
     for key in ("prefixes", "exempt"):

@@ -38,6 +38,7 @@ from supervisor.app.sections import (
     Section,
     SignaturesSection,
 )
+from supervisor.app.trial_sections import TrialsSection, TrialStoreSection
 from supervisor.buckets import BY_NAME
 from supervisor.model.errors import UsageError
 from supervisor.model.rulebook import Gating, Health, Limits, Rulebook
@@ -57,6 +58,8 @@ class ClusterSection(Section):
     """Nothing of this cluster is ever proposed for a kill (KILL-5)."""
     deadline_s: float = Field(default=120, gt=0, le=3600)
     """Longest that one poll of it may take, seconds (POLL-6)."""
+    trial_stores: tuple[TrialStoreSection, ...] = ()
+    """Where the trials of its jobs lie, each under its own [[cluster.trial_stores]] behind the keys of its cluster."""
     of_kind: SerializeAsAny[BaseModel]
     """Settings of its kind."""
 
@@ -110,6 +113,7 @@ class Settings(BaseSettings):
     daemon: DaemonSection = DaemonSection()
     logging: LoggingSection = LoggingSection()
     logs: LogsSection = LogsSection()
+    trials: TrialsSection = TrialsSection()
     retention: RetentionSection = RetentionSection()
     reports: ReportsSection = ReportsSection()
     signatures: SignaturesSection = SignaturesSection()
