@@ -119,10 +119,10 @@ class Sweeper:
         names = [each.name for each in stations if not each.skipped(now)]
         return await self.writer.call(lambda store: _take(store, names, self.owner, now, until))
 
-    async def look(self, stations: list[Station], tick: int) -> None:
+    async def look(self, stations: list[Station], tick: int) -> list[Swept]:
         """A narrower look between ticks: the same visit, counted to the tick before."""
         ours = await self._taken(stations, self.clock())
-        await asyncio.gather(*(self.guarded(station, tick, ours) for station in stations))
+        return await asyncio.gather(*(self.guarded(station, tick, ours) for station in stations))
 
     async def guarded(self, station: Station, tick: int, ours: set[str]) -> Swept:
         """One cluster's faults stay its own: nothing here may end the tick for the others."""
