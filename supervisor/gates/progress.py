@@ -148,6 +148,20 @@ def after(place: Mark | None, log: Log) -> bool:
     return place is not None and (log.newest is None or place.said.offset > log.newest.said.offset)
 
 
+def at_or_after(place: Mark, log: Log) -> bool:
+    return log.newest is None or place.said.offset >= log.newest.said.offset
+
+
+def fresh(place: Mark | None, run: RunSummary, case: Case) -> bool:
+    """Whether, by the log's own clock, it came within what silence may last before the newest line; True where it tells no time."""
+    if place is None:
+        return False
+    newest = max(_clocks(run), default=None)
+    if place.clock_s is None or newest is None:
+        return True
+    return newest - place.clock_s <= case.subject.silence_allowed.total_seconds()
+
+
 def noise(case: Case, log: Log) -> tuple[str, tuple[Quote, ...]]:
     """What goes on without progress: engines, heartbeats, a counter that stands still (LIVE-3, LIVE-4)."""
     run = log.run

@@ -24,7 +24,7 @@ def test_a_job_whose_newest_progress_is_recent_passes_with_its_state_line_and_th
 
     assert score.result is Score.PASS
     assert [(quote.file, quote.line) for quote in score.quotes] == [("record.txt", 1), ("log.txt", 3)]
-    assert "3 min ago" in score.reason
+    assert "3 min old" in score.reason
     assert_quotes_stand(case, score.quotes)
 
 
