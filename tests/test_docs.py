@@ -18,6 +18,7 @@ from supervisor.app.ctl import COMMANDS, build
 from supervisor.app.kinds import KINDS
 from supervisor.app.limits import limits_table
 from supervisor.app.settings import ClusterSection, Settings, parse
+from supervisor.app.trial_sections import TrialStoreSection
 from supervisor.buckets import KINDS as BUCKETS
 from supervisor.model.lifecycle import Phase
 
@@ -154,7 +155,9 @@ def test_every_setting_of_every_kind_of_cluster_is_in_the_example(kind):
         )
     )
 
-    agrees(tables[0].partition("\n# ---")[0], ClusterSection, ("name", "kind", "of_kind"))
+    common, _, stores = tables[0].partition("\n# ---")[0].partition("# [[cluster.trial_stores]]\n")
+    agrees(common, ClusterSection, ("name", "kind", "of_kind", "trial_stores"))
+    agrees(stores, TrialStoreSection, ())
     for name in model.model_fields:
         if name != "kind" and not re.search(rf"^(?:# )?{name} = ", mine, re.MULTILINE):
             assert name in above, f"{kind}: {name}"
