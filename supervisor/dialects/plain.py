@@ -32,23 +32,40 @@ MARKS = (
     b"train/CrossEntropyLoss=",
     b"optim/total_grad_norm=",
     b"[batch=",
+    b"| loss",
+    b"Iter ",
+    b"Iter(train)",
+    b"it [",
 )
+_COUNT = r"\d{1,3}(?:,\d{3})+|\d+"
 _STEP = re.compile(
-    r"(?:^|[\s|,(\[{])['\"]?((?:global|train)[_ ])?step['\"]?\s*[ =:#]\s*\[?(\d+)(?:\s*(?:/|of)\s*([\d,]+))?(?![\w.]*\.\w)",
+    r"(?:^|[\s|,(\[{])['\"]?((?:global|train)[_ ])?steps?['\"]?\s*[ =:#]\s*\[?("
+    + _COUNT
+    + r")(?:\s*(?:/|of)\s*([\d,]+))?(?![\w.]*\.\w)",
     re.I,
 )
-_COUNTED = re.compile(r"^(?:iter (\d+):|\[(?:epoch=\d+\]\[)?batch=(\d+)/(\d+)\]:)|\bnum_updates=(\d+)\b")
-"""Other words for the step: nanoGPT's, Composer's, fairseq's."""
-_PAIR = re.compile(
-    r"(?:^|[\s|,(\[;])((?:(?:train|val(?:id(?:ation)?)?|eval|test) )?[A-Za-z_][\w/.@-]{0,60})\s*[=: ]\s*("
-    + NUMBER
-    + r")(?![\w:-])"
+_COUNTED = re.compile(
+    r"^(?:iter (\d+):|\[(?:epoch=\d+\]\[)?batch=(\d+)/(\d+)\]:)|\bnum_updates=(\d+)\b|\bIter\(train\) +\[ *(\d+)/(\d+)\]",
+    re.I,
 )
-_CELL = re.compile(r"^\s*([A-Za-z][\w ./-]{0,60}?)\s*[=:]\s*(" + NUMBER + r")(?!\w)")
+"""Other words for the step: nanoGPT's and MLX's, Composer's, fairseq's, MMEngine's."""
+_PAIR = re.compile(
+    r"(?:^|[\s|,(\[;])((?:[A-Za-z]{1,20} )?[A-Za-z_][\w/.@-]{0,60})\s*[=: ]\s*(" + NUMBER + r")(?![\w:-])"
+)
+_CELL = re.compile(r"^\s*([A-Za-z][\w ./-]{0,60}?)\s*(?:[=:]\s*|\s)(" + NUMBER + r")(?!\w)")
 """A field between bars, whose name may have spaces: ``Grad. Norm: 0.05``."""
-_HELD_OUT = re.compile(r"^(?:val(?:id(?:ation)?)?|eval|test) (loss)$", re.I)
+_QUALIFIED = {
+    **dict.fromkeys(("val", "valid", "validation", "eval", "test"), "eval_loss"),
+    **dict.fromkeys(("actor", "policy", "pg"), "policy_loss"),
+    **dict.fromkeys(
+        ("critic", "value", "vf", "kl", "aux", "auxiliary", "router", "balance", "unsupervised", "ref"), ""
+    ),
+}
+"""What a loss is with such a word before it; empty: one of those that are no metric of ours."""
 _PART = re.compile(r"\bepoch:?\s*\[?(\d{1,6})\s*(?:/|of)\s*(\d{1,6})\b", re.I)
 """``Epoch 2/3, step 10/100``: the steps are counted anew in each of several parts."""
+_ENDLESS = re.compile(r"(?:^|\s)(\d+)it \[\d[\d:]+, ")
+"""A progress bar without a total; the trainer's if a metric of its stands behind it."""
 _EPOCH = re.compile(r"\bepoch\s*[=:#]?\s*\[?(\d{1,6})(?:\s*/\s*\d+)?\b", re.I)
 _BELOW = re.compile(r"^\s+(?:Train (?=loss)|(?=train/|optim/))")
 """A line of the list that follows the line which names the step (Composer, OLMo)."""
@@ -74,6 +91,8 @@ def read(line: Line) -> list[Reading]:
     metrics = _metrics(text)
     known = {key for name in metrics if (key := _key(name)) in vocabulary().plain}
     step, total, sure = _step(text)
+    if step is None and known and (endless := _ENDLESS.search(text)) is not None:
+        step = whole(endless[1])
     if step is None:
         return _without_step(line, text, metrics, known)
     if not known and not sure:
@@ -85,34 +104,44 @@ def read(line: Line) -> list[Reading]:
 def _step(text: str) -> tuple[int | None, int | None, bool]:
     """(step, total, whether it is one even without a metric beside it); of several steps the run's own."""
     if (other := _COUNTED.search(text)) is not None:
-        return int((other[1] or other[2] or other[4])[:18]), whole(other[3]) if other[3] else None, bool(other[3])
+        total = other[3] or other[6]
+        return whole(other[1] or other[2] or other[4] or other[5]), whole(total) if total else None, bool(total)
     steps = list(_STEP.finditer(text))
     if not steps:
         return None, None, False
-    step = next((each for each in steps if each[1]), steps[0])
-    total = whole(step[3]) if step[3] else None
-    if steps[0][3] and (part := _PART.search(text[: steps[0].start() + 1])) is not None and not step[1] and total:
+    found = next((each for each in steps if each[1]), steps[0])
+    step, total = whole(found[2]), whole(found[3]) if found[3] else None
+    if step is not None and total and not found[1] and (part := _PART.search(text[: found.start() + 1])) is not None:
         at, of = int(part[1]), int(part[2])
         if 1 <= at <= of:
-            return (at - 1) * total + int(step[2][:18]), of * total, True
-    stands_out = step.start() <= 2 or bool(step[1]) or text[step.start()] == "["
-    return int(step[2][:18]), total, total is not None and stands_out
+            return (at - 1) * total + step, of * total, True
+    stands_out = found.start() <= 2 or bool(found[1]) or text[found.start()] == "["
+    return step, total, total is not None and stands_out
 
 
 def _metrics(text: str) -> dict[str, float]:
+    """What the line gives by name; the first value counts."""
     metrics = pairs(text) if '": ' in text or "': " in text else {}
     if metrics:
         return metrics
-    for name, value in _PAIR.findall(text):
-        held_out = _HELD_OUT.match(name)
-        metrics[f"eval_{held_out[1].lower()}" if held_out is not None else name.rpartition(" ")[2]] = float(
-            value.replace("_", "")
-        )
-    if text.count("|") >= 2:
-        for field in text.split("|"):
-            if (cell := _CELL.match(field)) is not None and " " in cell[1]:
-                metrics.setdefault(cell[1], float(cell[2].replace("_", "")))
+    for field in text.split("|") if text.count("|") >= 2 else (text,):
+        cell = _CELL.match(field) if field is not text and "," not in field else None
+        for name, value in _PAIR.findall(field) if cell is None else [cell.groups()]:
+            if (known := _named(name)) and known not in metrics:
+                metrics[known] = float(value.replace("_", ""))
     return metrics
+
+
+def _named(name: str) -> str:
+    """The name without a word before it that says nothing; empty for a loss of another kind."""
+    if canonical(name) is not None:
+        return name
+    before, _, last = name.lower().rpartition(" ")
+    if before == "loss" and last in ("train", "training"):
+        return before
+    if last == "loss" and (word := before.rpartition(" ")[2]) in _QUALIFIED:
+        return _QUALIFIED[word]
+    return name.rpartition(" ")[2]
 
 
 def _without_step(line: Line, text: str, metrics: dict[str, float], known: set[str]) -> list[Reading]:
@@ -127,6 +156,8 @@ def _without_step(line: Line, text: str, metrics: dict[str, float], known: set[s
         return [line.reading(ReadingKind.METRIC, NAME, label="aside", metrics=metrics)]
     if known & {"loss", "eval_loss"} and (epoch := _EPOCH.search(text)) is not None:
         metrics = {**metrics, "epoch": float(epoch[1])}
+        return [line.reading(ReadingKind.METRIC, NAME, label="train", metrics=metrics)]
+    if "loss" in known and text.count("|") >= 2:
         return [line.reading(ReadingKind.METRIC, NAME, label="train", metrics=metrics)]
     return []
 

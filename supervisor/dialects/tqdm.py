@@ -32,8 +32,8 @@ _LOGGABLE = re.compile(
 )
 _PART = re.compile(r"(?:\[|\bepoch:? )(\d{1,6}) ?(?:/|of) ?(\d{1,6})(?:\]|\b)", re.I)
 """``Episode [2/3]``, ``Epoch 2/3``: the bar counts one part of several of the same length."""
-_TORCHTUNE = re.compile(r"^(\d{1,6})\|(\d{1,12})\|Loss: (" + NUMBER + r")$")
-"""Epoch, step of the whole run, and loss, in the bar's description."""
+_TORCHTUNE = re.compile(r"^(\d{1,6})\|(?:(\d{1,12})\|)?Loss: (" + NUMBER + r")$")
+"""Epoch, step of the whole run (in newer versions), and loss, in the bar's description."""
 _TRAINING = ("loss", "policy_loss", "reward", "grad_norm")
 """What only a trainer shows behind its bar."""
 UP = "\x1b[A"
@@ -53,8 +53,10 @@ def read(line: Line) -> list[Reading]:
         at = bar.end()
         metrics = _postfix(bar[8]) if bar[9] else {}
         if (tuned := _TORCHTUNE.match(description)) is not None:
-            found.append(_torchtune(line, tuned, bar[3]))
-            continue
+            if tuned[2]:
+                found.append(_torchtune(line, tuned, bar[3]))
+                continue
+            metrics = {"loss": float(tuned[3])}
         role = "data" if _unit(bar[4], bar[7]) in DATA_UNITS else bar_role(description)
         if role == "other" and not by_key(metrics).keys().isdisjoint(_TRAINING):
             role = "train"

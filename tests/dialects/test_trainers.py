@@ -260,6 +260,14 @@ def test_levanter_and_its_kin() -> None:
         ("iter 250: loss 2.1983, time 123.40ms, mfu 30.10%", 250, None, 2.1983),
         ("Epoch [2/10], Step [100/600], Loss: 0.4123", 700, 6000, 0.4123),
         ("[batch=10/500]:", 10, 500, None),
+        ("Iter 70: Train loss 2.786, Learning Rate 1.000e-05, It/sec 17.598", 70, None, 2.786),
+        ("08/01 12:00:00 - mmengine - INFO - Iter(train) [ 100/5000]  lr: 1.0e-05  loss: 1.2345", 100, 5000, 1.2345),
+        ("step 1,200/10,000 | loss 2.31 | lr 1e-4", 1200, 10000, 2.31),
+        ("[step 300] 2:31<6:50 train/loss/total=1163 train/perf/step_time_s=0.342", 300, None, 1163.0),
+        ("Epoch 1 | iter 10 step 5 | loss train: 2.101, val: n/a | iter time: 12.30 ms (step)", 5, None, 2.101),
+        ("steps: 10 loss: 0.9123 iter time (s): 1.234 samples/sec: 3.1", 10, None, 0.9123),
+        ("1234it [10:00,  2.05it/s, loss=0.51]", 1234, None, 0.51),
+        ("1|Loss: 1.2345:   5%|5         | 25/500 [00:50<16:00,  2.02s/it]", 25, 500, 1.2345),
         ("2026-08-01 12:00:00 INFO [step=10/477000,epoch=0]", 10, 477000, None),
         (
             "2026-08-01 12:00:00 | INFO | train_inner | epoch 001:  10 / 1000 loss=9.101, ppl=549.1, num_updates=10, lr=1e-05, gnorm=3.1",
@@ -347,6 +355,13 @@ def test_losses_on_held_out_data_are_not_the_training_loss() -> None:
     assert (summary.metrics["loss"], summary.latest["eval_loss"].value) == (2.1012, 2.3011)
 
 
+def test_losses_of_other_parts_are_not_the_policys() -> None:
+    log = "Epoch: 0 | Step: 120 | Actor Loss: 0.0123 | Critic Loss: 0.4 | Unsupervised Loss: 0.1\n"
+
+    assert summary_of(log, "rl").metrics == {"policy_loss": 0.0123}
+    assert summary_of("step 3 kl loss 0.5, value loss 0.2, total loss 1.5\n", "sft").metrics == {"loss": 1.5}
+
+
 def test_fields_between_bars_may_have_names_of_several_words() -> None:
     log = "12:00:00 INFO Step 10 | Time: 12.31s | Loss: 0.0112 | Entropy: 0.3123 | Grad. Norm: 0.0512 | LR: 1.00e-06 | MFU: 12.1%\n"
 
@@ -373,6 +388,16 @@ def test_an_epochs_line_without_a_step_gives_its_loss_and_is_progress() -> None:
     summary = summary_of("Epoch 4/20, Loss: 0.3512\nEpoch 5/20, Loss: 0.3123\n", "sft")
 
     assert (summary.progress.step, summary.metrics) == (None, {"loss": 0.3123, "epoch": 5.0})
+    assert summary.last_progress is not None
+
+
+def test_a_row_of_fields_with_a_loss_and_no_step_is_progress() -> None:
+    """LIVE-4: such a loop prints one line an epoch, of batches that start again each time."""
+    summary = summary_of(
+        "Epoch 6: 01/08/2026 08:59:56\nflow_b - 1024/1024 (10m 4s)      | loss = 0.412     | ll = -0.121\n", "sft"
+    )
+
+    assert (summary.progress.step, summary.metrics["loss"]) == (None, 0.412)
     assert summary.last_progress is not None
 
 
