@@ -81,11 +81,14 @@ def test_times_of_day_by_the_system_are_read_nowhere():
     assert [each for each in found if not each.startswith("clusters/waiter.py:")] == []
 
 
-def test_nothing_constructs_an_approval():
-    """KILL-1: only `store` may ever build one, from a row that a person caused; in this version nothing does."""
-    built = [f"{name}:{call.lineno}" for name, tree in trees() for called, call in calls(tree) if called == "Approval"]
+def test_an_approval_is_constructed_in_one_place():
+    """KILL-1: only the store builds one, from a row that a person or their standing rule caused, where it writes the intent."""
+    built = [name for name, tree in trees() for called, _ in calls(tree) if called == "Approval"]
 
-    assert [each for each in built if not each.startswith("store/")] == []
+    assert built == ["store/cancels.py"]
+    (tree,) = [tree for name, tree in trees() if name == "store/cancels.py"]
+    (begins,) = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "begin_cancel"]
+    assert "Approval" in [called for called, _ in calls(begins)]
 
 
 def test_every_way_to_cancel_asks_for_an_approval():
@@ -103,17 +106,29 @@ def test_every_way_to_cancel_asks_for_an_approval():
     assert defined >= 4
 
 
-def test_nothing_in_the_shell_calls_cancel_yet():
-    """This version proposes no kill: no line of `app` sends one. Tasks of the event loop are cancelled without arguments."""
+def test_a_cancel_is_sent_from_one_place():
+    """KILL-3: one line of all that stands around the backends. Tasks of the event loop are cancelled without arguments."""
     sends = [
-        f"{name}:{call.lineno}"
+        name
         for name, tree in trees()
-        if name.startswith(("app/", "store/", "rules/", "detectors/", "reports/"))
+        if not name.startswith("clusters/")
         for called, call in calls(tree)
         if called == "cancel" and (call.args or call.keywords)
     ]
 
-    assert sends == []
+    assert sends == ["app/kill.py"]
+
+
+def test_what_cannot_be_taken_back_is_asked_of_the_store_in_one_file():
+    """KILL-1, KILL-3: intent, receipt and outcome are written by who sends, and by nobody else."""
+    for step in ("begin_cancel", "record_only", "receipt", "outcome", "not_sent"):
+        users = {
+            name
+            for name, tree in trees()
+            for called, call in calls(tree)
+            if called == step and isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "store"
+        }
+        assert users == {"app/kill.py"}, step
 
 
 def test_no_page_of_commands_searches_measures_or_removes():

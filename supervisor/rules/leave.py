@@ -118,6 +118,13 @@ def may_carry_out(
     ``verdict``: the one that was approved; ``held``: the job as it was read just now; ``fresh``: the evidence judged anew, None
     where that did not come about.
     """
+    return may_go_on(decision, verdict, held, holds, marks, now) or _stale(verdict, fresh, now)
+
+
+def may_go_on(
+    decision: Decision, verdict: Verdict, held: Held, holds: Iterable[Hold], marks: Marks, now: datetime
+) -> Refusal | None:
+    """:func:`may_carry_out` but for the evidence: asked before it is taken anew, which costs the cluster something."""
     if decision.stage is not Stage.APPROVED:
         return Refusal(f"it is {decision.stage.value} already")
     if now >= decision.expires_at:
@@ -137,7 +144,7 @@ def may_carry_out(
         return Refusal(f"it does not run: the scheduler says {held.observation.scheduler_state}")
     if held.log.stat is not None and held.log.stat.state is LogState.UNREAD:
         return Refusal("its log could not be read just now, so whether it progressed is not known", for_good=False)
-    return _stale(verdict, fresh, now)
+    return None
 
 
 def _stale(verdict: Verdict, fresh: Verdict | None, now: datetime) -> Refusal | None:

@@ -69,13 +69,27 @@ class Cancels:
             self._db.run(connection, text, (to_us(now), number))
         return None
 
+    def would_begin(self, number: int, mode: str, *, owner: str, caps: Caps, now: datetime) -> Refusal | None:
+        """What would be in the way of beginning now; nothing is begun."""
+        with self._db.read(f"looking at decision {number}") as connection:
+            return self._may_begin(connection, number, mode, owner, caps, now, locked=False)[1]
+
     def _may_begin(
-        self, connection: sa.Connection, number: int, mode: str, owner: str, caps: Caps, now: datetime
+        self,
+        connection: sa.Connection,
+        number: int,
+        mode: str,
+        owner: str,
+        caps: Caps,
+        now: datetime,
+        *,
+        locked: bool = True,
     ) -> tuple[Any, Refusal | None]:
-        if not self._db.is_sqlite:  # a hold that is being added is waited for
+        locked = locked and not self._db.is_sqlite
+        if locked:  # a hold that is being added is waited for
             connection.exec_driver_sql("LOCK TABLE hold IN SHARE MODE")
-        alone(self._db, connection)
-        lock = "" if self._db.is_sqlite else " FOR UPDATE OF d"
+            alone(self._db, connection)
+        lock = " FOR UPDATE OF d" if locked else ""
         row = self._db.run(connection, f"{DECISION} WHERE d.id = ?{lock}", (fits(number),)).first()
         if row is None:
             raise StoreError(no_decision(number))
@@ -116,6 +130,11 @@ class Cancels:
         values = (to_us(now), receipt.accepted, clean(receipt.output[:OUTPUT_KEPT]), number)
         with self._db.write(f"storing the receipt of decision {number}") as connection:
             return self._db.run(connection, text, values).rowcount == 1
+
+    def not_sent(self, approval: Approval, why: str, now: datetime) -> bool:
+        """Whoever holds the Approval knows that nothing was sent on it, and that nothing will be: it is void."""
+        with self._db.write(f"voiding decision {approval.id}") as connection:
+            return over(self._db, connection, approval.id, ("intended",), Stage.VOID, why, now)
 
     def outcome(self, number: int, stage: Stage, why: str, now: datetime) -> bool:
         """How it came out. False where it is over already, or could not have come out so."""
