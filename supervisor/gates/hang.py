@@ -115,7 +115,7 @@ def _benign(case: Case, stand: progress.Stand, look: Look) -> tuple[str, tuple[Q
 
 
 def _stage_of_log(case: Case, stand: progress.Stand) -> tuple[str, Quote] | None:
-    """The newest stage that the log names after its newest progress."""
+    """The newest stage that the log names after its newest progress; a save counts as progress when it is announced."""
     run, log = stand.log.run, stand.log
     if run is not None:
         for timer in run.timers:
@@ -123,6 +123,9 @@ def _stage_of_log(case: Case, stand: progress.Stand) -> tuple[str, Quote] | None
                 for words, pattern in _STAGES:
                     if pattern.search(timer.name) and (quotes := said.mark(case, log.file, timer.open_since)):
                         return words, quotes[0]
+        saved = run.last_checkpoint
+        if saved is not None and progress.at_or_after(saved, log) and (quotes := said.mark(case, log.file, saved)):
+            return _STAGES[0][0], quotes[0]
     lines = log.lines
     for number in range(len(lines), max(log.line, len(lines) - LAST_LINES), -1):
         text = lines[number - 1][: said.MOST]

@@ -160,14 +160,17 @@ def look(case: Case) -> Look:
 
 
 def working(views: Sequence[NodeProcesses]) -> tuple[Process, ...]:
-    """The trainer's; of work without a trainer, those that hand out trials; else every program that is no onlooker."""
-    found = processes.trainers(views)
-    if found:
-        return found
+    """The trainer's; of work without a trainer, those that hand out trials; else every program that is no onlooker.
+
+    A dead one bears no command line any more: it counts where its siblings do.
+    """
     everyone = processes.everyone(views)
-    return tuple(each for each in everyone if each.part is Part.COORDINATOR) or tuple(
-        each for each in everyone if each.part is Part.OTHER
-    )
+    found = processes.trainers(views) or tuple(each for each in everyone if each.part is Part.COORDINATOR)
+    found = found or tuple(each for each in everyone if each.part is Part.OTHER)
+    parents = {(each.node, each.ppid) for each in found}
+    known = {id(each) for each in found}
+    dead = (each for each in everyone if each.zombie and id(each) not in known and each.part is Part.OTHER)
+    return found + tuple(each for each in dead if (each.node, each.ppid) in parents)
 
 
 def _doing(process: Process, stack: ProcessStack | None, limit: float, again: bool) -> Doing:

@@ -1,0 +1,274 @@
+"""When gate A fails hard: processes that positively stand still, stacks taken while they lived, and nothing that explains it.
+
+The samples are of two real ranks of one program: `deadlock`, each in a collective that the other never joins, and `late`, one
+that waits in a barrier for one that computes.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.gates import liveness
+from supervisor.model.findings import Quote
+from supervisor.model.probe import Case, Cause, EarlierProbe, GateScore, Mark, Ruling, Score
+from tests.gates.cases import Failed, assert_quotes_stand, some_case
+from tests.some import NOON
+
+SAMPLES = Path(__file__).parent / "samples"
+STEPS = """\
+{'loss': 0.5, 'grad_norm': 0.2, 'learning_rate': 1e-05, 'epoch': 0.1}
+{'loss': 0.4, 'grad_norm': 0.2, 'learning_rate': 1e-05, 'epoch': 0.2}
+"""
+WATCHDOG = (
+    "[rank3]:[E803 11:30:00.123456789 ProcessGroupNCCL.cpp:683] [PG ID 0 PG GUID 0(default_pg) Rank 3] Watchdog caught collective "
+    "operation timeout: WorkNCCL(SeqNum=57, OpType=ALLREDUCE, NumelIn=191, NumelOut=1528, Timeout(ms)=600000) ran for 600059 "
+    "milliseconds before timing out."
+)
+ABORT = (
+    "[rank3]:[E803 11:30:00.123556789 ProcessGroupNCCL.cpp:744] [PG ID 0 PG GUID 0(default_pg) Rank 3] To avoid data inconsistency, "
+    "we are taking the entire process down."
+)
+LONG = timedelta(minutes=70)
+
+
+def sample(name: str) -> str:
+    return (SAMPLES / f"{name}.txt").read_text()
+
+
+def texts(kind: str = "deadlock", stack: str | None = "stack", **more: str) -> dict[str, str]:
+    found = {"log.txt": STEPS, "processes-n1.txt": sample(f"processes-{kind}")}
+    if stack is not None:
+        found["stack-n1.txt"] = sample(f"{stack}-{kind}")
+    return found | more
+
+
+def judged(files: dict[str, str], **about: Any) -> GateScore:
+    case = some_case(files, **({"bucket": "sft", "silent_for": LONG} | about))
+    score = liveness.judge(case)
+    assert_quotes_stand(case, score.quotes)
+    return score
+
+
+def test_ranks_that_all_wait_in_collectives_are_a_wedge_with_cause_fix_and_their_stacks_quoted():
+    """LIVE-5, PROBE-5."""
+    score = judged(texts())
+
+    assert (score.result, score.hard, score.wedge, score.cause) == (Score.FAIL, True, True, "silent-hang")
+    assert score.confidence == "high"
+    stacks = [quote.text.strip() for quote in score.quotes if quote.file == "stack-n1.txt"]
+    assert stacks[0].startswith("barrier (torch/distributed/distributed_c10d.py")
+    assert stacks[1].startswith("all_reduce (torch/distributed/distributed_c10d.py")
+    assert "All wait in barrier" in score.fix
+
+
+def test_idle_processes_with_the_kernels_view_alone_are_a_wedge_of_less_confidence():
+    score = judged(texts(stack="kernel-stack"))
+
+    assert (score.hard, score.wedge, score.confidence) == (True, True, "medium")
+
+
+def test_one_rank_that_computes_keeps_the_others_waiting_and_nothing_is_proven():
+    """PROBE-7: a slow rank is no hang; the flip signal is said."""
+    score = judged(texts("late"))
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+    assert "1 busy" in score.reason
+    assert "stack dump" in score.watch
+
+
+def test_busy_processes_without_named_functions_prove_nothing():
+    """A rank that spins in a collective and one that computes look alike to the kernel."""
+    score = judged(texts("late", stack="kernel-stack"))
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+
+
+def test_without_a_stack_dump_a_wedge_is_an_error_that_names_the_failed_command():
+    """PROBE-5."""
+    score = judged(
+        texts(stack=None, **{"stack-n1.txt": Failed("py-spy: Permission Denied: Try running again with sudo")})
+    )
+
+    assert score.result is Score.ERROR
+    assert score.missing is not None
+    assert (score.missing.command, "Permission Denied" in score.missing.output) == ("capture stack-n1.txt", True)
+
+
+def test_without_its_processes_long_silence_is_an_error():
+    """PROBE-2."""
+    failure = "srun: error: Unable to create step for job 42: Requested nodes are busy"
+    score = judged({"log.txt": STEPS, "processes-n1.txt": Failed(failure), "stack-n1.txt": sample("stack-deadlock")})
+
+    assert score.result is Score.ERROR
+    assert score.missing is not None
+    assert score.missing.output == failure
+
+
+def test_a_node_that_did_not_answer_may_hold_the_rank_that_works():
+    score = judged(texts(**{"processes-n2.txt": Failed("ssh: connect to host n2 port 22: Connection timed out")}))
+
+    assert score.result is Score.ERROR
+    assert score.missing is not None
+    assert score.missing.command == "capture processes-n2.txt"
+
+
+def test_a_wedge_seen_on_some_of_its_nodes_is_of_less_confidence():
+    score = judged(texts(), seen={"nodes": ("n1", "n2"), "node_count": 2})
+
+    assert (score.hard, score.confidence) == (True, "medium")
+    assert "on 1 of 2 nodes" in score.reason
+
+
+def test_below_twice_its_allowance_nothing_is_called_a_hang_whatever_its_processes_do():
+    score = judged(texts(), silent_for=timedelta(minutes=29))
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+
+
+def test_processes_that_wait_for_a_disk_are_no_hang():
+    waits = sample("processes-deadlock").replace("Ssl ", "Dsl ").replace("futex_do_wait", "cl_sync_io_wait")
+    stack = sample("kernel-stack-deadlock").replace(" S futex_do_wait", " D cl_sync_io_wait")
+
+    score = judged({"log.txt": STEPS, "processes-n1.txt": waits, "stack-n1.txt": stack})
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+    assert "disk" in score.reason
+
+
+def test_processes_that_a_signal_stopped_are_no_hang():
+    stopped = sample("processes-deadlock").replace("Ssl ", "Tsl ")
+
+    score = judged(texts() | {"processes-n1.txt": stopped})
+
+    assert (score.hard, "stopped" in score.reason) == (False, True)
+
+
+def test_dead_ranks_beside_one_that_waits_are_a_hang():
+    dead = "\n".join(
+        f"{line.replace('Ssl ', 'Z   ').partition('/opt')[0]}[python] <defunct>" if line.startswith("2610 ") else line
+        for line in sample("processes-deadlock").splitlines()
+    )
+
+    score = judged(texts() | {"processes-n1.txt": dead + "\n"})
+
+    assert (score.hard, "1 dead" in score.reason) == (True, True)
+    assert "Process 2610 on n1 is dead" in score.fix
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ("INFO Saving model checkpoint to /data/ckpt/checkpoint-2", "checkpoint"),
+        ("***** Running Evaluation *****", "evaluation"),
+        ("Downloading shards: 40%", "transferred"),
+    ],
+)
+def test_work_that_takes_long_without_a_word_explains_silence_while_processes_are_active(last: str, words: str):
+    """LIVE-5."""
+    score = judged(texts("late", **{"log.txt": STEPS + last + "\n"}))
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+    assert words in score.reason
+
+
+def test_a_save_on_which_nobody_works_is_no_explanation():
+    score = judged(texts(**{"log.txt": STEPS + "INFO Saving model checkpoint to /data/ckpt/checkpoint-2\n"}))
+
+    assert score.hard
+
+
+# -- the log's own words -----------------------------------------------------------------------------------------------
+
+
+def a_cause(*lines: tuple[int, str], category: str = "nccl-timeout", file: str = "log.txt") -> dict[str, Cause]:
+    quotes = tuple(Quote(file, line, text) for line, text in lines)
+    return {
+        file: Cause(
+            category=category,
+            confidence="high",
+            fingerprint="f1",
+            quotes=quotes,
+            action="Find the late or missing rank before raising time-outs.",
+            transience="unknown",
+        )
+    }
+
+
+def test_a_watchdog_that_takes_its_process_down_names_the_cause_of_the_wedge():
+    """LIVE-5, FIND-6."""
+    log = f"{STEPS}{WATCHDOG}\n{ABORT}\n"
+
+    score = judged(texts(**{"log.txt": log}), causes=a_cause((3, WATCHDOG[:400]), (4, ABORT)))
+
+    assert (score.hard, score.cause, score.confidence) == (True, "nccl-timeout", "high")
+    assert any("Watchdog caught" in quote.text for quote in score.quotes)
+
+
+def test_a_lone_watchdog_line_beside_a_rank_that_computes_is_no_wedge():
+    """LIVE-5: the real one aborts the process."""
+    log = f"{STEPS}{WATCHDOG}\n"
+
+    score = judged(texts("late", **{"log.txt": log}), causes=a_cause((3, WATCHDOG[:400])))
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+
+
+def test_a_fault_before_the_newest_progress_is_history():
+    log = f"{WATCHDOG}\n{ABORT}\n{STEPS}"
+
+    score = judged(texts(**{"log.txt": log}), causes=a_cause((1, WATCHDOG[:400]), (2, ABORT)))
+
+    assert (score.hard, score.cause) == (True, "silent-hang")
+
+
+def test_a_timeout_that_is_longer_than_the_silence_is_not_of_this_silence():
+    """LIVE-5: the quoted time-out agrees with the run's own clock."""
+    log = f"{STEPS}{WATCHDOG.replace('600000', '7200000')}\n{ABORT}\n"
+    causes = a_cause((3, log.split("\n")[2][:400]), (4, ABORT))
+
+    score = judged(texts(**{"log.txt": log}), causes=causes)
+
+    assert (score.hard, score.cause) == (True, "silent-hang")
+
+
+def test_a_fault_in_a_workers_own_log_names_the_cause_where_the_jobs_log_is_silent():
+    """FIND-6."""
+    fatal = "EngineCore encountered a fatal error."
+    files = texts(**{"session-n1-worker-1.out": fatal + "\n"})
+    causes = a_cause((1, fatal), category="engine-dead", file="session-n1-worker-1.out")
+
+    score = judged(files, causes=causes)
+
+    assert (score.hard, score.cause) == (True, "engine-dead")
+    assert any(quote.file == "session-n1-worker-1.out" for quote in score.quotes)
+
+
+# -- two probes --------------------------------------------------------------------------------------------------------
+
+
+def spinning(before: EarlierProbe | None) -> Case:
+    """Both ranks busy, one in a device wait: alone it proves nothing."""
+    stack = sample("stack-late").replace(
+        "    <module> (train.py:14)", "    synchronize (torch/cuda/__init__.py:1085)\n    <module> (train.py:14)"
+    )
+    files = texts("late") | {"stack-n1.txt": stack}
+    return some_case(files, bucket="sft", silent_for=LONG, before=before)
+
+
+def test_a_busy_rank_on_the_same_lines_at_two_probes_stands_still():
+    from supervisor.gates import stacks
+
+    alone = spinning(None)
+    earlier = EarlierProbe(
+        taken_at=NOON - timedelta(minutes=15),
+        ruling=Ruling.NO_KILL,
+        mark=Mark(at=NOON - timedelta(minutes=15)),
+        stack_digest=stacks.digest(stacks.of(alone)),
+    )
+
+    assert not liveness.judge(alone).hard
+    assert liveness.judge(spinning(earlier)).hard
