@@ -37,7 +37,8 @@ class Reporter:
         """In the store's thread: one picture of the store, as text and as JSON. Alerts are opened and closed on the way."""
         since = now - timedelta(hours=self.settings.reports.ended_hours)
         with Light.open(self.settings.database_url) as light:
-            summary, jobs, holds = light.summary(), light.jobs(ended_after=since), light.holds()
+            summary, jobs = light.summary(), light.jobs(ended_after=since)
+            holds, waiting = light.holds(), light.waiting()
         running = summary.running_tick
         if running is not None and running.number == done.number:
             # In its own report this tick is the last one, though it is marked as finished only together with the report.
@@ -46,7 +47,7 @@ class Reporter:
         jobs = status.one_row_each(jobs, summary.clusters)
         moves = [move for each in done.clusters for move in each.moves]
         said = self._alerts(store, summary, jobs, now)
-        document = status.document(summary, jobs, now)
+        document = status.document(summary, jobs, now, waiting=waiting)
         document["moves"] = [
             {
                 "job": str(move.job.ref),
@@ -63,7 +64,7 @@ class Reporter:
             for each in incidents
         ]
         number, took, trouble = done.number, done.took_s, done.trouble
-        text = sweep.entry(summary, jobs, moves, said, holds, number, now, took, trouble, KINDS, incidents)
+        text = sweep.entry(summary, jobs, moves, said, holds, number, now, took, trouble, KINDS, incidents, waiting)
         return text, document
 
     def _alerts(self, store: Store, summary: Any, jobs: list[Any], now: datetime) -> list[sweep.Said]:

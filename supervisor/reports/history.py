@@ -34,8 +34,12 @@ def shown(
     held: Mapping[str, Any],
     now: datetime,
     seen: Mapping[str, Any] = NOTHING,
+    verdicts: Sequence[Sequence[str]] = (),
+    holds: Sequence[Any] = (),
 ) -> str:
-    """One job whole. ``held``: what is remembered beside the row (workdir, command, paths). ``seen``: its latest observation."""
+    """One job whole. ``held``: what is remembered beside the row (workdir, command, paths). ``seen``: its latest observation.
+    ``verdicts``: the newest first, each as the lines of ``reports.verdict.brief``.
+    """
     count = counts(seen)
     lines = [f"{plain(job.name)}  {job.cluster}/{plain(job.id)}", ""]
     facts: list[tuple[str, str | None]] = [
@@ -79,6 +83,10 @@ def shown(
         lines += [f"  {_attempt(each)}" for each in attempts]
     for each in diagnoses[-1:]:
         lines += ["", "diagnosis", *(f"  {line}" for line in diagnosis_lines(each))]
+    if verdicts:
+        lines += ["", "verdicts", *(f"  {line}" for each in verdicts for line in each)]
+    if holds:
+        lines += ["", *_held(holds)]
     lines += ["", "life"]
     lines += [f"  {_step(step)}" for step in steps]
     return "\n".join(lines) + "\n"
@@ -100,8 +108,17 @@ def counts(seen: Mapping[str, Any]) -> dict[str, dict[str, int | None] | None]:
     }
 
 
+def _held(holds: Sequence[Any]) -> list[str]:
+    return [f"under hold {each.id}: {plain(each.reason)}" for each in holds]
+
+
 def reasons(
-    job: Any, steps: Sequence[Any], diagnoses: Sequence[Mapping[str, Any]], holds: Sequence[Any], now: datetime
+    job: Any,
+    steps: Sequence[Any],
+    diagnoses: Sequence[Mapping[str, Any]],
+    holds: Sequence[Any],
+    now: datetime,
+    verdicts: Sequence[Sequence[str]] = (),
 ) -> str:
     """Why it is held where it is: the step that brought it there with its evidence, what was ruled out, what would flip it."""
     lines = [
@@ -127,8 +144,9 @@ def reasons(
             lines.append(
                 f"  noise: {noise['count']} × {plain(str(noise['signature']))}: {plain(str(noise.get('why') or ''))}"
             )
-    lines += ["", f"what would flip it: {FLIPS[job.phase]}"]
-    lines += [f"under hold {each.id}: {plain(each.reason)}" for each in holds]
+    for each in verdicts[:1]:
+        lines += ["", *each]
+    lines += ["", f"what would flip it: {FLIPS[job.phase]}", *_held(holds)]
     return "\n".join(lines) + "\n"
 
 

@@ -217,9 +217,12 @@ def _toned(line: str, tone: str | None, colour: bool) -> str:
     return f"{COLOURS[tone]}{line}{RESET}" if colour and tone else line
 
 
-def foot(holds: Iterable[Any], hidden: int) -> list[str]:
-    """What is under a hold, and what is not shown."""
-    lines = [
+def foot(holds: Iterable[Any], hidden: int, waiting: Sequence[Any] = ()) -> list[str]:
+    """What waits for a person, what is under a hold, and what is not shown."""
+    lines = [waits(each) for each in waiting]
+    if any(each.state == "open" for each in waiting):
+        lines.append("`supervisorctl proposals` shows the quotes; `supervisorctl approve ID` or `deny ID` answers")
+    lines += [
         f"hold {each.id} on {each.target or 'everything'}: {plain(each.reason)} ({plain(each.by)})" for each in holds
     ]
     if hidden:
@@ -229,11 +232,20 @@ def foot(holds: Iterable[Any], hidden: int) -> list[str]:
     return lines
 
 
+def waits(each: Any) -> str:
+    """One proposal in one line."""
+    state = "waits for you" if each.state == "open" else "is approved and being carried out"
+    why = f"{plain(each.cause)}, {each.confidence} confidence, verdict {each.verdict}"
+    return f"proposal {each.id} {state}: {each.kind} {plain(each.job)} {plain(each.name)} ({why})"
+
+
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
-def document(summary: Any, jobs: Iterable[Any], now: datetime, *, gone: bool = False) -> dict[str, Any]:
-    """``status --json`` as the contract has it."""
+def document(
+    summary: Any, jobs: Iterable[Any], now: datetime, *, gone: bool = False, waiting: Iterable[Any] = ()
+) -> dict[str, Any]:
+    """``status --json`` as the contract has it. ``waiting``: proposals; those that are answered wait for nobody."""
     state, reason = monitor_state(summary, now, gone)
     last, beat = summary.last_tick, summary.heartbeats[0] if summary.heartbeats else None
     return {
@@ -254,7 +266,20 @@ def document(summary: Any, jobs: Iterable[Any], now: datetime, *, gone: bool = F
         },
         "clusters": [_cluster(each, now) for each in summary.clusters],
         "jobs": [job_document(job, now) for job in jobs],
-        "waiting": [],
+        "waiting": [
+            {
+                "id": each.id,
+                "kind": each.kind,
+                "job": each.job,
+                "name": each.name,
+                "verdict": each.verdict,
+                "cause": each.cause,
+                "confidence": each.confidence,
+                "expires_at": iso(each.expires_at),
+            }
+            for each in waiting
+            if each.state == "open"
+        ],
     }
 
 

@@ -35,6 +35,7 @@ def entry(
     trouble: str | None,
     kinds: Sequence[Any] = (),
     incidents: Sequence[Any] = (),
+    waiting: Sequence[Any] = (),
 ) -> str:
     """Markdown with the box-drawn tables in a fenced block; plain text, no colour. ``kinds``: as for ``status.tables``;
     ``incidents``: failures that struck more than once, each said once with its jobs (CHAIN-5).
@@ -59,9 +60,9 @@ def entry(
         lines += ["", "**Incidents**", ""]
         lines += [_incident(each) for each in incidents]
     lines += ["", "**Waiting for you**", ""]
-    lines += [f"- hold {each.id} on {each.target or 'everything'}: {plain(each.reason)}" for each in holds] or [
-        "- nothing"
-    ]
+    asked = [f"- {status.waits(each)}" for each in waiting]
+    asked += [f"- hold {each.id} on {each.target or 'everything'}: {plain(each.reason)}" for each in holds]
+    lines += asked or ["- nothing"]
     return "\n".join(lines) + "\n\n"
 
 

@@ -7,7 +7,8 @@ from supervisor.reports.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from supervisor.store.light import JobRow, Light
+    from supervisor.model.probe import Verdict
+    from supervisor.store.light import HoldRow, JobRow, Light
 
 
 def the_row(light: Light, text: str) -> JobRow:
@@ -21,6 +22,21 @@ def the_row(light: Light, text: str) -> JobRow:
         more = f" and {len(found) - 8} more" if len(found) > 8 else ""
         raise UsageError(f"'{plain(text)}' may mean several jobs: {listed}{more}")
     return found[0]
+
+
+def holds_on(light: Light, job: JobRow) -> list[HoldRow]:
+    """Holds that stand on this very job, on its cluster, or on everything."""
+    return [each for each in light.holds() if each.target in ("", job.cluster, f"{job.cluster}/{job.id}")]
+
+
+def verdicts_of(light: Light, job: JobRow) -> list[tuple[int, Verdict]]:
+    """Every verdict on a job with its number, newest first."""
+    bodies = light.verdict_bodies(job.row)
+    if not bodies:
+        return []
+    from supervisor.store.verdict_bodies import verdict_of
+
+    return [(number, verdict_of(number, body)) for number, body in bodies]
 
 
 def sayable(text: str) -> bool:

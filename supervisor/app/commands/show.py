@@ -13,7 +13,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     made = subparsers.add_parser(
         "show",
         help="one job whole: attempts, phases with reasons, findings, quotes",
-        description="One job whole: attempts, phases with reasons, findings, quotes, diagnosis.",
+        description="One job whole: attempts, phases with reasons, findings, quotes, diagnosis, verdicts.",
         epilog="example: supervisorctl show alpha/4711 --plot reward entropy",
     )
     made.add_argument("job", metavar="JOB", help="cluster/id, an id, or a unique part of a name")
@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from supervisor.app.clock import utc_now
-    from supervisor.app.commands.picking import the_row
+    from supervisor.app.commands.picking import holds_on, the_row, verdicts_of
     from supervisor.app.config_path import places
-    from supervisor.reports import history, status
+    from supervisor.reports import history, status, verdict
     from supervisor.store.light import Light
 
     url = places(args.config).database_url
@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         attempts, steps = light.attempts(job.row), light.transitions(job.row)
         diagnoses = [json.loads(each) for each in light.diagnoses(job.row)]
         body = json.loads(light.body(job.row))
+        holds, verdicts = holds_on(light, job), verdicts_of(light, job)
     held, seen = body.get("details") or {}, body["observation"]
     now = utc_now()
     if args.plot:
@@ -91,8 +92,11 @@ def run(args: argparse.Namespace) -> int:
                 for step in steps
             ],
             "diagnoses": diagnoses,
+            "verdicts": [verdict.document(each, number) for number, each in verdicts],
+            "holds": [{"id": each.id, "target": each.target, "reason": each.reason} for each in holds],
         }
         sys.stdout.write(json.dumps(document) + "\n")
     else:
-        sys.stdout.write(history.shown(job, attempts, steps, diagnoses, held, now, seen))
+        told = [verdict.brief(each, number) for number, each in verdicts[:3]]
+        sys.stdout.write(history.shown(job, attempts, steps, diagnoses, held, now, seen, told, holds))
     return 0

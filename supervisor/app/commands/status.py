@@ -102,12 +102,13 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         whole = args.all or args.json or bool(rows)
         jobs, hidden = _shown(light, narrow, since, every=every, whole=whole)
         jobs = status.one_row_each(jobs, summary.clusters)
-        holds = light.holds()
-    code = status.exit_code(summary, jobs, now, gone=gone)
+        holds, waiting = light.holds(), light.waiting()
+    unanswered = sum(each.state == "open" for each in waiting)
+    code = status.exit_code(summary, jobs, now, waiting=unanswered, gone=gone)
     if args.json:
         import json
 
-        document = status.document(summary, jobs, now, gone=gone)
+        document = status.document(summary, jobs, now, gone=gone, waiting=waiting)
         return json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n", code
     shown = jobs
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
@@ -118,7 +119,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     parts += status.tables(shown, now, unknown=unknown, wide=wide, colour=colour, pipes=args.pipe, kinds=KINDS)
     if not jobs:
         parts.append(_no_jobs(summary, args))
-    parts += status.foot(holds, hidden)
+    parts += status.foot(holds, hidden, waiting)
     return "\n".join(parts) + "\n", code
 
 

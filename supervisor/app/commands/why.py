@@ -24,16 +24,16 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from supervisor.app.clock import utc_now
-    from supervisor.app.commands.picking import the_row
+    from supervisor.app.commands.picking import holds_on, the_row, verdicts_of
     from supervisor.app.config_path import places
-    from supervisor.reports import history
+    from supervisor.reports import history, verdict
     from supervisor.store.light import Light
 
     with Light.open(places(args.config).database_url) as light:
         job = the_row(light, args.job)
         steps = light.transitions(job.row)
         diagnoses = [json.loads(each) for each in light.diagnoses(job.row)]
-        mine = ("", job.cluster, f"{job.cluster}/{job.id}")
-        holds = [each for each in light.holds() if each.target in mine]
-    sys.stdout.write(history.reasons(job, steps, diagnoses, holds, utc_now()))
+        holds, verdicts = holds_on(light, job), verdicts_of(light, job)
+    told = [verdict.brief(each, number) for number, each in verdicts[:1]]
+    sys.stdout.write(history.reasons(job, steps, diagnoses, holds, utc_now(), told))
     return 0
