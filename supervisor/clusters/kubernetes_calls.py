@@ -8,6 +8,7 @@ a deadline is one.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import socket
 import threading
@@ -40,7 +41,8 @@ RECORD = "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}"
 
 _MOST_BYTES = 256 * 2**20
 _POLITE_WAIT_S = 10.0
-_CHUNK = 2**20
+_ROOM = 2**20
+"""Bytes to begin with where an answer's length is not announced; an API server announces none for a long list."""
 
 T = TypeVar("T")
 
@@ -95,6 +97,8 @@ class _Line:
     """One request under way, so that whoever waits for it can hang up."""
 
     connection: Any = None
+    body: http.client.HTTPResponse | None = None
+    """The answer's own stream, of the last one that came: before it, a proxy may have answered."""
     hung_up: threading.Event = field(default_factory=threading.Event)
 
     def hang_up(self) -> None:
@@ -111,13 +115,23 @@ class _Line:
 _lines = threading.local()
 
 
+class _Body(http.client.HTTPResponse):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _lines.current.body = self
+
+
 class _Http(urllib3.connection.HTTPConnection):
+    response_class = _Body
+
     def request(self, *args: Any, **kwargs: Any) -> None:
         _lines.current.connection = self
         super().request(*args, **kwargs)
 
 
 class _Https(urllib3.connection.HTTPSConnection):
+    response_class = _Body
+
     def request(self, *args: Any, **kwargs: Any) -> None:
         _lines.current.connection = self
         super().request(*args, **kwargs)
@@ -171,7 +185,16 @@ class ApiServer:
 
         An answer of 429 that asks for a short wait is asked again once, within the deadline.
         """
-        return await self._asked("GET", path, query, None, read, timeout_s, most_bytes)
+        return await self._asked(
+            "GET", path, query, None, lambda data, date: read(Answer(bytes(data), date)), timeout_s, most_bytes
+        )
+
+    async def page(self, path: str, query: Mapping[str, str], *, room: bytearray, read: Callable[[memoryview], T]) -> T:
+        """Ask for one page of a long list, and hand it to ``read`` where it lies: in ``room``, which the next page is read into too.
+
+        So the pages of a list cost the memory of one. What ``read`` keeps of the bytes it must copy. Raises as :meth:`get` does.
+        """
+        return await self._asked("GET", path, query, None, lambda data, _: read(data), None, _MOST_BYTES, room)
 
     async def delete(self, path: str, uid: str) -> Answer:
         """Delete the object that has this UID, and no other; what it owns goes first. Raises ClusterError subclasses."""
@@ -181,9 +204,8 @@ class ApiServer:
             "propagationPolicy": "Foreground",
             "preconditions": {"uid": uid},
         }
-        return await self._asked(
-            "DELETE", path, None, json.dumps(body).encode(), lambda answer: answer, None, _MOST_BYTES
-        )
+        given = json.dumps(body).encode()
+        return await self._asked("DELETE", path, None, given, lambda data, date: Answer(bytes(data), date))
 
     async def _asked(
         self,
@@ -191,9 +213,10 @@ class ApiServer:
         path: str,
         query: Mapping[str, str] | None,
         body: bytes | None,
-        read: Callable[[Answer], T],
-        timeout_s: float | None,
-        most_bytes: int,
+        read: Callable[[memoryview, float | None], T],
+        timeout_s: float | None = None,
+        most_bytes: int = _MOST_BYTES,
+        room: bytearray | None = None,
     ) -> T:
         limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         line = _Line()
@@ -205,7 +228,7 @@ class ApiServer:
                 if line.hung_up.is_set():
                     break
                 try:
-                    return read(self._sent(method, url, body, limit_s, most_bytes, path))
+                    return read(*self._sent(line, method, url, body, limit_s, most_bytes, path, room))
                 except Refused as error:
                     wait_s = error.wait_s
                     if not again or method != "GET" or wait_s is None or wait_s > min(_POLITE_WAIT_S, limit_s / 2):
@@ -234,7 +257,18 @@ class ApiServer:
             raise ClusterError(self._cluster, "the connection was closed")
         return future.result()
 
-    def _sent(self, method: str, url: str, body: bytes | None, limit_s: float, most_bytes: int, path: str) -> Answer:
+    def _sent(
+        self,
+        line: _Line,
+        method: str,
+        url: str,
+        body: bytes | None,
+        limit_s: float,
+        most_bytes: int,
+        path: str,
+        room: bytearray | None,
+    ) -> tuple[memoryview, float | None]:
+        """The whole answer, and the time that it gives for itself."""
         headers = {
             "Accept": "application/json, */*",
             "User-Agent": "fleet-supervisor",
@@ -253,20 +287,34 @@ class ApiServer:
                 redirect=False,
                 preload_content=False,
             )
-            try:
-                data = _read(response, most_bytes)
-            finally:
-                response.release_conn()
         except urllib3.exceptions.HTTPError as error:
             raise self._unreachable(error, path, limit_s) from error
         except (OSError, ValueError) as error:
             raise ClusterError(self._cluster, f"{self._host} could not be asked: {error}") from error
+        assert line.body is not None
+        whole = False
+        try:
+            data = _read(line.body, bytearray() if room is None else room, most_bytes)
+            whole = data is not None
+        except TimeoutError as error:
+            raise TookTooLong(self._cluster, f"{self._host}{path}", limit_s) from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            text = " ".join(str(error).split())[:200]
+            raise AnswerUnusable(self._cluster, f"{path}: the answer was cut off: {text}") from error
+        finally:
+            if not whole:
+                response.close()
+            response.release_conn()
         if data is None:
-            response.close()
             raise AnswerUnusable(self._cluster, f"{path}: more than {most_bytes // 2**20} MiB in one answer")
+        packed = response.headers.get("Content-Encoding", "identity")
+        if packed != "identity":
+            raise AnswerUnusable(
+                self._cluster, f"{path}: the answer is packed ({plain(packed, 60)}), which was not asked for"
+            )
         if response.status >= 300:
-            raise refusal(self._cluster, response.status, response.headers, data, path)
-        return Answer(data, _date(response.headers.get("Date")))
+            raise refusal(self._cluster, response.status, response.headers, bytes(data), path)
+        return data, _date(response.headers.get("Date"))
 
     def _unreachable(self, error: urllib3.exceptions.HTTPError, path: str, limit_s: float) -> ClusterError:
         text, where = " ".join(str(error).split()), self._host
@@ -297,19 +345,25 @@ def _heard(late: asyncio.Future[Any]) -> None:
         late.exception()
 
 
-def _read(response: Any, most_bytes: int) -> bytes | None:
-    """The whole body; None where it is longer than that."""
-    length = str(response.headers.get("Content-Length") or "")
-    if length.isascii() and length.isdigit():
-        # One read of a known length is several times cheaper than pieces that are joined.
-        return bytes(response.read()) if int(length) <= most_bytes else None
-    parts, size = [], 0
-    while part := response.read(_CHUNK):
-        parts.append(part)
-        size += len(part)
+def _read(body: http.client.HTTPResponse, room: bytearray, most_bytes: int) -> memoryview | None:
+    """The whole body, read straight into ``room``, which grows as it must; None where it is longer than that."""
+    expected = body.length
+    if expected is not None and expected > most_bytes:
+        return None
+    size = 0
+    while size != expected:
+        if size >= len(room):
+            room.extend(bytes(max(expected or 0, 2 * size, _ROOM) - size))
+        with memoryview(room) as all_of_it, all_of_it[size:] as rest:
+            got = body.readinto(rest)
+        size += got
         if size > most_bytes:
             return None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        if not got:
+            if expected is not None:
+                raise http.client.IncompleteRead(b"", expected - size)
+            break
+    return memoryview(room)[:size]
 
 
 def refusal(cluster: str, status: int, headers: Mapping[str, str], data: bytes, path: str) -> ClusterError:

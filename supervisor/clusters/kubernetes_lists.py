@@ -19,13 +19,12 @@ from supervisor.clusters.kubernetes_jobs import Listing, Owned
 from supervisor.clusters.kubernetes_kinds import BY_NAME, ENVELOPE, ITEMS, KINDS, Kind
 from supervisor.clusters.kubernetes_objects import Group, GroupList, ListMeta, ResourceList, Version
 from supervisor.clusters.kueue import Workload, WorkloadList
-from supervisor.clusters.pods import Pod, PodList
+from supervisor.clusters.pods import Pod, decode_pods
 from supervisor.model.errors import AnswerUnusable, ClusterError
 
 _RESTARTS = 3
 _MOST_PAGES = 100_000
 _KUEUE = ("kueue.x-k8s.io", "Workload")
-_PODS = msgspec.json.Decoder(PodList)
 _WORKLOADS = msgspec.json.Decoder(WorkloadList)
 _GROUPS = msgspec.json.Decoder(GroupList)
 _RESOURCES = msgspec.json.Decoder(ResourceList)
@@ -37,6 +36,7 @@ class OddRecord(ClusterError):
 
 
 T = TypeVar("T")
+D = TypeVar("D", bytes, memoryview)
 Page = tuple[ListMeta, Sequence[T]]
 
 
@@ -166,7 +166,7 @@ class Lister:
     ) -> list[Owned]:
         try:
             path = path_for(self._served, kind, namespace)
-            records: list[Any] = await self._paged(path, selector, lambda answer: _decode_records(answer, kind))
+            records: list[Any] = await self._paged(path, selector, lambda data: _decode_records(data, kind))
         except (NotAllowed, NotThere, OddRecord) as error:
             unread.add((kind.group, kind.kind))
             found.problems.append(f"{kind.plural} of {namespace or 'all namespaces'} cannot be listed: {error.text}")
@@ -224,19 +224,22 @@ class Lister:
             raise failures.exceptions[0] from None
         return [item for task in tasks for item in task.result()]
 
-    async def _paged(self, path: str, selector: str, decode: Callable[[Answer], Page[T]]) -> list[T]:
+    async def _paged(self, path: str, selector: str, decode: Callable[[memoryview], Page[T]]) -> list[T]:
         """Every page of a list. A list that grows too old in the middle begins again."""
         query = {"limit": str(self._page_size)} | ({"labelSelector": selector} if selector else {})
 
-        def read(answer: Answer) -> Page[T]:
-            return _believed(self._cluster, path, answer, decode)
+        room = bytearray()
+
+        def read(data: memoryview) -> Page[T]:
+            return _believed(self._cluster, path, data, decode)
 
         for _ in range(_RESTARTS):
             items: list[T] = []
             token = ""
             try:
                 for _page in range(_MOST_PAGES):
-                    meta, part = await self._server.get(path, query | ({"continue": token} if token else {}), read=read)
+                    asked = query | ({"continue": token} if token else {})
+                    meta, part = await self._server.page(path, asked, room=room, read=read)
                     items += part
                     if not meta.resume:
                         return items
@@ -248,23 +251,23 @@ class Lister:
         raise outdated
 
 
-def _decode_pods(answer: Answer) -> Page[Pod]:
-    page = _PODS.decode(answer.data)
+def _decode_pods(data: memoryview) -> Page[Pod]:
+    page = decode_pods(data)
     _is_list(page.kind)
     return page.metadata, page.items or ()
 
 
-def _decode_workloads(answer: Answer) -> Page[Workload]:
+def _decode_workloads(data: memoryview) -> Page[Workload]:
     try:
-        page = _WORKLOADS.decode(answer.data)
+        page = _WORKLOADS.decode(data)
     except msgspec.ValidationError as error:
         raise OddRecord("", f"workloads: a record is not as this version knows them: {error}") from error
     _is_list(page.kind)
     return page.metadata, page.items or ()
 
 
-def _decode_records(answer: Answer, kind: Kind) -> Page[Any]:
-    page = ENVELOPE.decode(answer.data)
+def _decode_records(data: memoryview, kind: Kind) -> Page[Any]:
+    page = ENVELOPE.decode(data)
     _is_list(page.kind)
     decoder = ITEMS[kind.word]
     try:
@@ -279,13 +282,13 @@ def _is_list(kind: str) -> None:
 
 
 def _decoded(cluster: str, path: str, decoder: msgspec.json.Decoder[T]) -> Callable[[Answer], T]:
-    return lambda answer: _believed(cluster, path, answer, lambda given: decoder.decode(given.data))
+    return lambda answer: _believed(cluster, path, answer.data, decoder.decode)
 
 
-def _believed(cluster: str, path: str, answer: Answer, decode: Callable[[Answer], T]) -> T:
+def _believed(cluster: str, path: str, data: D, decode: Callable[[D], T]) -> T:
     """What an answer holds. Raises AnswerUnusable for one that is not what was asked for."""
     try:
-        return decode(answer)
+        return decode(data)
     except (ValueError, RecursionError) as error:
         # msgspec's errors are ValueErrors; they quote no text of the answer.
         raise AnswerUnusable(cluster, f"{path}: the answer cannot be read: {str(error)[:200]}") from error

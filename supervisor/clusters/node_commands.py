@@ -70,9 +70,10 @@ holding nothing of ours, and the part ends without a status."""
 
 _OPENING = (
     r"""
-LC_ALL=C TZ=UTC0
-export LC_ALL TZ
+LC_ALL=C TZ=UTC0 FLEET_SUPERVISOR_LOOK=1
+export LC_ALL TZ FLEET_SUPERVISOR_LOOK
 umask 077
+{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null
 """
     + LIMITED
     + r"""
@@ -94,7 +95,9 @@ part() {
 }
 """
 )
-"""``self``: our own session (our process group where there is no /proc); nothing in it is the job's."""
+"""``self``: our own session (our process group where there is no /proc); nothing in it is the job's.
+
+Should the memory that a look shares with a job run out, the look is what the kernel ends."""
 
 # -- devices and memory -------------------------------------------------------------------------------------------------
 
@@ -170,11 +173,15 @@ class Whose:
     """``slurm``, ``session`` or ``all``."""
     what: str = ""
     """Slurm: the job's own number (of an array's task too). A session: its leader's process id."""
+    leader: str = ""
+    """Slurm: the number that its environment bears, where that is another one: the first of a heterogeneous job."""
     node: str = ""
     """Slurm's name of this node; empty where it does not matter."""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[0-9]{0,18}", self.what) or not re.fullmatch(r"[A-Za-z0-9._-]*", self.node):
+        if not re.fullmatch(r"[0-9]{0,18}", self.what) or not re.fullmatch(r"[0-9]{0,18}", self.leader):
+            raise ValueError(f"{self.what!r} of {self.leader!r} names no processes")
+        if not re.fullmatch(r"[A-Za-z0-9._-]*", self.node):
             raise ValueError(f"{self.what!r} on {self.node!r} names no processes")
 
     @property
@@ -292,4 +299,4 @@ _SELF, _MARK = "\0self", "\0mark"
 
 
 def _told(whose: Whose) -> tuple[str, ...]:
-    return (whose.kind, whose.what, whose.node, _SELF, _MARK)
+    return (whose.kind, whose.what, whose.leader or whose.what, whose.node, _SELF, _MARK)

@@ -28,8 +28,8 @@ fi
 MEMBERS = (
     LIMITED
     + r"""
-kind=$1 what=$2 node=$3 self=$4 mark=$5
-shift 5
+kind=$1 what=$2 leader=$3 node=$4 self=$5 mark=$6
+shift 6
 set -f
 nl='
 '
@@ -43,7 +43,7 @@ claimed() {
   set +f
   {
     grep -lsE "/job_$what(/|\$)" /proc/[0-9]*/cgroup
-    grep -lszxF -e "SLURM_JOB_ID=$what" -e "SLURM_JOBID=$what" /proc/[0-9]*/environ
+    grep -lszxF "SLURM_JOB_ID=$leader" /proc/[0-9]*/environ
   } | sed 's|^/proc/||; s|/.*||' | sort -un
   set -f
 }
@@ -59,12 +59,19 @@ elsewhere() {
   done
 }
 
+# ours: what a look left behind that hung; it bears the mark in its environment.
+ours() {
+  set +f
+  grep -lszxF FLEET_SUPERVISOR_LOOK=1 /proc/[0-9]*/environ | sed 's|^/proc/||; s|/.*||' | tr '\n' ' '
+  set -f
+}
+
 # members: sets rows, a line of /proc/PID/stat for each process of the job, and pids.
 members() {
   rows= pids=
   if [ "$kind" = slurm ]; then
     mine=$(claimed)
-    away=" $(elsewhere "$mine") "
+    away=" $(elsewhere "$mine") $(ours) "
     files=
     for pid in $mine; do case $away in *" $pid "*) ;; *) files="$files /proc/$pid/stat" ;; esac; done
     [ -z "$files" ] || all=$(cat $files 2>/dev/null)
@@ -73,6 +80,8 @@ members() {
     set +f
     all=$(cat /proc/[0-9]*/stat 2>/dev/null)
     set -f
+    away=
+    [ "$kind" != all ] || away=" $(ours) "
   fi
   more=1 taken=' '
   while [ "$more" ]; do
@@ -82,10 +91,11 @@ members() {
       IFS=' '
       pid=${row%% *}
       case $pid in ''|*[!0-9]*) continue ;; esac
-      case $taken in *" $pid "*) continue ;; esac
+      case $taken$away in *" $pid "*) continue ;; esac
       set -- ${row##*) }
       [ $# -ge 22 ] && [ "$4" != "$self" ] || continue
       case $row in *" (slurmstepd) "*) continue ;; esac
+      [ "$kind$1$2" != slurmZ1 ] || continue
       if [ "$kind" = session ] && [ "$pid" != "$what" ] && [ "$3" != "$what" ] && [ "$4" != "$what" ]; then
         case $taken in *" $2 "*) ;; *) continue ;; esac
       fi

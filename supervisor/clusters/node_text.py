@@ -31,6 +31,14 @@ class Look:
         return f"{self.way}: {ask.words}" if self.way else ask.words
 
 
+def spread(nodes: Sequence[str], most: int) -> list[str]:
+    """The first, the last, and some between, evenly."""
+    if len(nodes) <= most or most < 2:
+        return list(nodes[: max(most, 1)])
+    last = len(nodes) - 1
+    return [nodes[at * last // (most - 1)] for at in range(most)]
+
+
 def failed(asks: Sequence[Ask], look: Look, why: str, status: int | None = None) -> list[Captured]:
     """One failure for each thing that was asked for, where nothing came at all."""
     return [_failure(ask, look, why, status) for ask in asks]

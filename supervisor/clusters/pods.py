@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
+
 from supervisor.clusters.kubernetes_objects import Condition, ListMeta, Meta, Part, condition, holds, plain, said
 from supervisor.model.job import JobState
 
@@ -18,6 +20,10 @@ MAIN_CONTAINERS = ("main", "task", "trainer", "train", "pytorch", "worker", "ray
 SELF_HEALING_WAITS = frozenset(
     {"ContainerCreating", "PodInitializing", "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"}
 )
+
+
+_NO_CONDITIONS = msgspec.Raw(b"[]")
+_CONDITIONS = msgspec.json.Decoder(tuple[Condition, ...] | None)
 
 
 class Named(Part, frozen=True):
@@ -71,9 +77,14 @@ class PodStatus(Part, frozen=True):
     reason: str = ""
     message: str = ""
     start_time: datetime | None = None
-    conditions: tuple[Condition, ...] | None = ()
+    conditions_text: msgspec.Raw = msgspec.field(name="conditions", default=_NO_CONDITIONS)
     container_statuses: tuple[ContainerStatus, ...] | None = ()
     init_container_statuses: tuple[ContainerStatus, ...] | None = ()
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Decoded when asked for: they are most of what is read of a pod, and of one that runs nobody asks."""
+        return _CONDITIONS.decode(self.conditions_text) or ()
 
 
 class Pod(Part, frozen=True):
@@ -86,6 +97,30 @@ class PodList(Part, frozen=True):
     kind: str
     metadata: ListMeta
     items: tuple[Pod, ...] | None
+
+
+_PODS = msgspec.json.Decoder(PodList)
+_POD = msgspec.json.Decoder(Pod)
+
+
+def decode_pods(data: bytes | memoryview) -> PodList:
+    """One page of pods, which keeps nothing of ``data``. Raises msgspec.ValidationError and the like."""
+    page = _PODS.decode(data)
+    for pod in page.items or ():
+        _let_go(pod.status)
+    return page
+
+
+def decode_pod(data: bytes) -> Pod:
+    """One pod. Raises msgspec.ValidationError and the like."""
+    pod = _POD.decode(data)
+    _let_go(pod.status)
+    return pod
+
+
+def _let_go(status: PodStatus) -> None:
+    """Keep the text of the conditions by itself: as it was decoded it is a view of the whole page."""
+    msgspec.structs.force_setattr(status, "conditions_text", status.conditions_text.copy())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,9 +333,7 @@ def _ended(pod: Pod, container: str, status: ContainerStatus | None) -> PodRead:
     ]
     last = max((time for time in times if time is not None), default=None)
     if last is None:
-        changes = [
-            one.last_transition_time for one in pod.status.conditions or () if one.last_transition_time is not None
-        ]
+        changes = [one.last_transition_time for one in pod.status.conditions if one.last_transition_time is not None]
         last = max(changes, default=pod.metadata.creation_timestamp)
     state, word, reason = (
         (JobState.COMPLETED, "Completed", None) if pod.status.phase == "Succeeded" else _failure(pod, ended)

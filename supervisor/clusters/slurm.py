@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from supervisor.clusters import trial_trees
 from supervisor.clusters.certificate import certificate_expiry
 from supervisor.clusters.shell import Shell
+from supervisor.clusters.slurm_capture import SlurmProbe
 from supervisor.clusters.slurm_commands import Nonce, Site, cancel_script, check_script, read_script
 from supervisor.clusters.slurm_files import NOT_THERE, read_piece
 from supervisor.clusters.slurm_jobs import all_started, clock_offset, ends, listed, used_up
@@ -22,6 +23,7 @@ from supervisor.model.job import Details, JobKey, Observation
 from supervisor.model.logs import LogRead, LogText, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
+from supervisor.model.probe import Captured, CaptureWanted, Remains
 from supervisor.model.trials import TrialRead, TrialsWanted
 
 READ_LIMIT_S = 300
@@ -252,6 +254,24 @@ class SlurmCluster:
             except ClusterError as error:
                 return CancelReceipt(None, error.text)  # it may have been sent: nobody else is asked to send it
         return CancelReceipt(False, f"nothing was sent: {'; '.join(refused)}")
+
+    # -- probe -----------------------------------------------------------------------------------------------------
+
+    async def capture(self, wanted: CaptureWanted, now: datetime) -> Sequence[Captured]:
+        return await self._probe().capture(wanted, now)
+
+    async def remains(self, seen: Observation, now: datetime) -> Remains:
+        return await self._probe().remains(seen)
+
+    def _probe(self) -> SlurmProbe:
+        return SlurmProbe(
+            cluster=self._name,
+            site=self._site,
+            shells=[self._shells[at] for at in self._in_turn()],
+            node_access=self._settings.node_access,
+            fresh_nonce=self._fresh_nonce,
+            read_logs=self.read_logs,
+        )
 
     # -- check -----------------------------------------------------------------------------------------------------
 

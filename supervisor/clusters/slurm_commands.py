@@ -369,6 +369,11 @@ def cancel_script(nonce: Nonce, job: str, incarnation: str, site: Site) -> str:
     return _assigned(nonce, site, **values) + _OPENING + _CANCEL
 
 
+def opening(nonce: Nonce, site: Site, **values: str) -> str:
+    """The beginning of every script: assignments, surroundings, and the frame."""
+    return _assigned(nonce, site, **values) + _OPENING
+
+
 def check_script(nonce: Nonce, *, users: Sequence[str], accounts: Sequence[str], site: Site) -> str:
     opening = _assigned(nonce, site, users=users, accounts=accounts, list_missing=LIST_MISSING)
     return "".join((opening, _OPENING, _CHECK, _WHO, _VERSION, _QUEUE, _ACCOUNTING_ANSWERS, _CLOSING))
@@ -426,8 +431,8 @@ def _assigned(
         "end": nonce.end,
         "users": ",".join(users),
         "accounts": ",".join(accounts),
-        "queue_fields": _columns(QUEUE_FIELDS, UNIT, nonce.end),
-        "detail_fields": _columns(DETAIL_FIELDS, nonce.gap, nonce.end),
+        "queue_fields": columns(QUEUE_FIELDS, UNIT, nonce.end),
+        "detail_fields": columns(DETAIL_FIELDS, nonce.gap, nonce.end),
         "accounting_fields": ",".join(ACCOUNTING_FIELDS),
         "ended_states": ENDED_STATES,
         "apart": APART,
@@ -441,7 +446,7 @@ def _assigned(
     return "".join(_assign(name, value) for name, value in (told | values).items())
 
 
-def _columns(fields: Sequence[str], between: str, last: str) -> str:
+def columns(fields: Sequence[str], between: str, last: str) -> str:
     """``squeue -O``: a field without a width is printed whole, and what follows its colon is printed after it."""
     return ",".join(f"{field}:{last if field == fields[-1] else between}" for field in fields)
 

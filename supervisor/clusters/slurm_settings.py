@@ -59,6 +59,13 @@ class SlurmSettings(LoginSettings, frozen=True, extra="forbid"):
     quota_timeout_s: float = Field(default=10, ge=1, le=600)
     """Longest that ``quota_command`` may take, seconds."""
 
+    node_access: Literal["srun", "ssh", "none"] = "srun"
+    """How a deep probe looks at a running job's processes on its compute nodes.
+
+    ``srun``: a short step inside the job's own allocation, beside its other steps (``srun --overlap``; it shows in the
+    accounting of the job's steps as ``supervisor-look``). ``ssh``: from the login node to the compute node, without a
+    password. ``none``: not at all; what needs them is then an error of the probe, never a guess."""
+
     @field_validator("quota_pattern")
     @classmethod
     def _pattern_has_groups(cls, value: str | None) -> str | None:

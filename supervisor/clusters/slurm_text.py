@@ -193,7 +193,7 @@ def read_queue(text: str, nonce: Nonce, known: Mapping[str, object], users: Coll
     A record that stands in ``known`` word for word is not taken apart. Records of users that were not asked for are left
     out (POLL-8).
     """
-    records = _below_titles(text, nonce, UNIT, len(QUEUE_FIELDS))
+    records = below_titles(text, nonce, UNIT, len(QUEUE_FIELDS))
     same = {line: job for job, line in known.items() if isinstance(line, str)}
     lines: dict[str, str] = {}
     fresh: list[QueueRow] = []
@@ -222,7 +222,7 @@ def read_queue(text: str, nonce: Nonce, known: Mapping[str, object], users: Coll
     return Queue(lines, fresh)
 
 
-def _below_titles(text: str, nonce: Nonce, between: str, width: int) -> list[str]:
+def below_titles(text: str, nonce: Nonce, between: str, width: int) -> list[str]:
     """Records of squeue without the titles above them, which differ from version to version. Raises ValueError."""
     records = text.split(f"{nonce.end}\n")
     if rest := records.pop():
@@ -371,7 +371,7 @@ class DetailRow(NamedTuple):
 def read_details(text: str, nonce: Nonce) -> list[DetailRow]:
     """Raises ValueError for anything but titles and whole records."""
     rows = []
-    for record in _below_titles(text, nonce, nonce.gap, len(DETAIL_FIELDS)):
+    for record in below_titles(text, nonce, nonce.gap, len(DETAIL_FIELDS)):
         fields = record.split(nonce.gap)
         if len(fields) != len(DETAIL_FIELDS):
             raise ValueError(f"squeue printed a record of {len(fields)} fields, not {len(DETAIL_FIELDS)}")
