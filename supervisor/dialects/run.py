@@ -230,11 +230,16 @@ class Run:
                 self._mark("trial", reading, seen)
         if moved and role in BRING_UP:
             self._mark("bring_up", reading, seen)
+        if moved and (role == "eval" or (role in BRING_UP and self.track.step)):
+            self._mark("progress", reading, seen)  # a trainer that evaluates, saves or loads anew between steps works
 
     def _trial(self, reading: Reading, seen: float | None) -> None:
+        before = self.trials.done
         moved = self.trials.take(reading)
         if moved:
             self._mark("trial", reading, seen)
+        if self.trials.done > before or (moved and reading.detail == "progress"):
+            self._mark("progress", reading, seen)  # rollouts that end are the work of a step, too
         if reading.detail == "progress" and reading.step is not None:
             self.trial_track.set_total(reading.total, 3)
             self.trial_track.reach(reading.step, reading, seen, elapsed_s=reading.elapsed_s)
