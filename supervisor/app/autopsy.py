@@ -20,6 +20,7 @@ from supervisor.model.facts import Held
 from supervisor.model.job import Outcome
 from supervisor.model.logs import LogUnread
 from supervisor.model.records import Errand, ErrandWanted, LogCursor
+from supervisor.model.trials import CURSOR
 from supervisor.reports.ending import ending_record
 from supervisor.rules.repeats import judged
 
@@ -46,7 +47,8 @@ class Autopsy:
             return
         held = await self.writer.call(lambda store: store.job(row))
         station = stations.get(held.key.cluster)
-        known = {each.path: each.offset for each in await self.writer.call(lambda store: store.log_cursors(row))}
+        before_it = await self.writer.call(lambda store: store.log_cursors(row))
+        known = {each.path: each.offset for each in before_it if not each.path.startswith(CURSOR)}
         cursors, unread = await self._words(station, held, row, now)
         again = bool(errand.payload.get("again"))
         if again and {each.path: each.offset for each in cursors} == known:
@@ -90,7 +92,8 @@ class Autopsy:
         self, station: Station | None, held: Held, row: int, now: datetime
     ) -> tuple[list[LogCursor], list[LogUnread]]:
         if station is None:
-            return await self.writer.call(lambda store: store.log_cursors(row)), []
+            kept = await self.writer.call(lambda store: store.log_cursors(row))
+            return [each for each in kept if not each.path.startswith(CURSOR)], []
         return await self.follower.last_words(station, held, now)
 
     def _tail(self, cursor: LogCursor) -> bytes:

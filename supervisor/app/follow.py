@@ -19,6 +19,7 @@ from supervisor.model.facts import Followed, Held
 from supervisor.model.logs import LogRead, LogStat, LogState, LogText, LogUnread, LogWanted
 from supervisor.model.polling import Polled
 from supervisor.model.records import LogCursor
+from supervisor.model.trials import CURSOR
 from supervisor.rules.reading import Plan, plan, share
 
 log = structlog.get_logger("supervisor.follow")
@@ -58,7 +59,7 @@ class Follower:
         """After a start: the runs of the living jobs, as their logs told them before."""
         rows = {held.row: job for job, held in station.memory.items() if held.row is not None and held.life.phase.live}
         cursors = await self.writer.call(lambda store: store.log_cursors_of(set(rows)))
-        mine = [(rows[each.job_row], each) for each in cursors if each.state]
+        mine = [(rows[each.job_row], each) for each in cursors if each.state and not each.path.startswith(CURSOR)]
         self._bookmarks[station.name] = {rows[each.job_row]: each.bookmark for each in cursors if each.bookmark}
         found = await asyncio.to_thread(lambda: {job: self._summed(station, job, each) for job, each in mine})
         self._runs[station.name] = {
@@ -197,7 +198,8 @@ class Follower:
         row = held.row
         if row is None:
             return [], []
-        cursors = {each.path: each for each in await self.writer.call(lambda store: store.log_cursors(row))}
+        found = await self.writer.call(lambda store: store.log_cursors(row))
+        cursors = {each.path: each for each in found if not each.path.startswith(CURSOR)}
         unread: list[LogUnread] = []
         paths = [path for path in (held.details.log_path, held.details.err_path) if path]
         if station.cluster is None or not paths:

@@ -18,6 +18,7 @@ from supervisor.app.alive import gone
 from supervisor.app.fleet import REMEMBERED, Station, skipped_status, status_after
 from supervisor.app.follow import Follower
 from supervisor.app.rooms import Rooms
+from supervisor.app.trials import Trials
 from supervisor.app.writing import Writer
 from supervisor.model.errors import ClusterError, StoreError
 from supervisor.model.lifecycle import Transition
@@ -72,10 +73,17 @@ class Sweeper:
     """Polls stations and stores what follows. One at a time per station: a tick and a narrower look never overlap."""
 
     def __init__(
-        self, writer: Writer, rooms: Rooms, follower: Follower, clock: Clock, owner: str, lease_s: float
+        self,
+        writer: Writer,
+        rooms: Rooms,
+        follower: Follower,
+        clock: Clock,
+        owner: str,
+        lease_s: float,
+        trials: Trials | None = None,
     ) -> None:
         self.writer, self.rooms, self.follower, self.clock = writer, rooms, follower, clock
-        self.owner, self.lease_s = owner, lease_s
+        self.owner, self.lease_s, self.trials = owner, lease_s, trials
         self._busy: dict[str, asyncio.Lock] = {}
         self._visits: dict[str, asyncio.Task[Swept]] = {}
 
@@ -155,6 +163,8 @@ class Sweeper:
             news = await self.follower.follow(station, reading, self.clock())
             news |= await self.follower.last_lines(station, reading, self.clock())
             reading = self.follower.believed(station, reading)
+            if self.trials is not None:
+                news |= await self.trials.read(station, reading, self.follower.runs(station), self.clock())
         return await self._store(station, reading, news, tick, began)
 
     async def _load(self, station: Station, now: datetime) -> None:
@@ -163,6 +173,8 @@ class Sweeper:
         station.memory = Memory(sorted(held, key=lambda job: (job.life.phase.live, job.row or 0)))
         station.lines = {}
         await self.follower.load(station)
+        if self.trials is not None:
+            await self.trials.load(station)
         station.loaded = True
 
     async def _read(self, station: Station, ended_since: datetime | None, now: datetime) -> Reading:
@@ -193,7 +205,10 @@ class Sweeper:
             station.status = status
             return self._swept(station, "unknown", reading.reason, began)
         runs, rooms = self.follower.runs(station), self.rooms
-        steps = step(station.memory, reading, rooms.book, rooms.bucket_of, rooms.examine, now, runs, news)
+        trials = self.trials.facts(station) if self.trials is not None else {}
+        steps = step(
+            station.memory, reading, rooms.book, rooms.bucket_of, rooms.examine, now, runs, news, trials=trials
+        )
         live = len(station.memory.live) + sum(
             held.life.phase.live - (job in station.memory.live) for job, held in steps.changed.items()
         )

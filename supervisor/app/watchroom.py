@@ -19,6 +19,7 @@ from supervisor.app.reporting import Reporter
 from supervisor.app.rooms import Rooms, rooms
 from supervisor.app.settings import ClusterSection, Settings, rulebook
 from supervisor.app.sweep import Sweeper, TickDone
+from supervisor.app.trials import Trials
 from supervisor.app.writing import Writer
 from supervisor.model.errors import StoreError, SupervisorError
 from supervisor.model.lifecycle import Phase
@@ -107,6 +108,7 @@ class Watchroom:
         self.settings, self.stations = settings, fresh
         self.rooms = rooms(rulebook(settings))
         self.sweeper.rooms = self.rooms
+        self.sweeper.trials = _trials(self.writer, settings, self.sweeper.trials)
         self.errands.settings = self.errands.autopsy.settings = settings
         self.reporter.settings = settings
 
@@ -147,10 +149,20 @@ def open_watchroom(settings: Settings, clock: Callable[[], datetime], owner: str
         writer=writer,
         rooms=made,
         stations=[station_for(section, settings) for section in settings.cluster],
-        sweeper=Sweeper(writer, made, follower, clock, owner, settings.daemon.lease_s),
+        sweeper=Sweeper(writer, made, follower, clock, owner, settings.daemon.lease_s, _trials(writer, settings)),
         errands=Errands(writer, follower, kept, logs, settings, clock, owner),
         reporter=Reporter(writer, logs, settings),
     )
+
+
+def _trials(writer: Writer, settings: Settings, known: Trials | None = None) -> Trials | None:
+    """What reads trials, with what it knows already; None where none are to be read."""
+    if not settings.trials.read:
+        return None
+    if known is None:
+        return Trials(writer, settings.trials)
+    known.limits = settings.trials
+    return known
 
 
 def station_for(section: ClusterSection, settings: Settings) -> Station:

@@ -22,7 +22,7 @@ from supervisor.model.trials import Recent, TrialCounts, TrialFile, TrialsSeen
 VERSION = "trials/1"
 OVERLAP_S = 180
 """How far before the newest change is looked again: file servers show changes late and out of order by up to a minute."""
-KEPT_NAMES = 1000
+KEPT_NAMES = 500
 """Counted trials that are remembered by name beyond those within the overlap."""
 RECENT = 100
 """Newest ends that shares and rates are taken of."""

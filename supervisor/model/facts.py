@@ -13,6 +13,7 @@ from supervisor.model.lifecycle import Lifecycle
 from supervisor.model.logs import LogStat
 from supervisor.model.readings import RunSummary, Spoken
 from supervisor.model.rulebook import Limits
+from supervisor.model.trials import TrialFacts
 
 
 class Seen(StrEnum):
@@ -68,6 +69,10 @@ class RunFacts:
     """As announced in the log, which is not yet a durable one (RL-8)."""
     answered: int | None = None
     """Requests that an inference engine answered well, as its access lines tell (EVAL-4)."""
+    trials_at: str | None = None
+    """Where its trials lie; None where nothing tells."""
+    trials_unread: str | None = None
+    """Why they could not be read at the latest look: its figures of trials are then those of its log, or older."""
 
 
 NO_RUN = RunFacts()
@@ -161,6 +166,8 @@ class Facts:
     log: LogFacts = NO_LOG
     run: RunFacts = NO_RUN
     followed: Followed | None = None
+    trials: TrialFacts | None = None
+    """Its trials as read from where they lie; None where no place is known or none is read."""
     successor: str | None = None
     """Id of the job that depends on this one, seen now or remembered."""
     successor_live: bool = False

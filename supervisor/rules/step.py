@@ -19,12 +19,14 @@ from supervisor.model.probe import Standing
 from supervisor.model.records import AttemptRecord, ErrandWanted
 from supervisor.model.rulebook import Rulebook
 from supervisor.model.secrets import scrubbed
+from supervisor.model.trials import TrialFacts
 from supervisor.rules.lifecycle import advance, born
 from supervisor.rules.memory import HANDING_ON, Memory
 from supervisor.rules.output import heard, looked_at, run_facts
 from supervisor.rules.probing import cleared_by, hung_by
 from supervisor.rules.signs import read_sign, silence_allowed
 from supervisor.rules.successors import Successors, edges_of, order_of
+from supervisor.rules.trials import moved_on, with_trials
 
 Examine = Callable[[Facts, datetime], tuple[Finding, ...]]
 """The detectors, handed in: facts of one job to findings."""
@@ -66,9 +68,10 @@ class _Walk:
         examine: Examine,
         now: datetime,
         standing: Mapping[JobKey, Standing],
+        trials: Mapping[str, TrialFacts],
     ) -> None:
         self.memory, self.polled, self.followed, self.news = memory, polled, followed, news
-        self.book, self.now, self.standing = book, now, standing
+        self.book, self.now, self.standing, self.trials = book, now, standing, trials
         self.bucket_of, self.examine = bucket_of, examine
         self.out = Steps()
         self.listed = {seen.key.id: seen for seen in polled.changed}
@@ -293,6 +296,12 @@ class _Walk:
             log = looked_at(log, stat, observation.started_at, self.now, limits.cadence_points)
         if run is not None and log.stat is not None and log.stat.path == run.file:
             log = heard(log, run.summary, observation.started_at, limits.cadence_points)
+        told = run_facts(run.summary) if run is not None else held.run
+        trials = None if new_attempt else self.trials.get(held.key.id)
+        if trials is not None:
+            summary = run.summary if run is not None else None
+            told = with_trials(told, trials, held.bucket, summary)
+            log = moved_on(log, trials, held.bucket, summary, observation.started_at, self.now, limits.cadence_points)
         child = self.successors.of(held, observation)
         verdict = self.standing.get(held.key)
         absences = held.life.absences + 1 if seen is Seen.ABSENT else 0
@@ -305,8 +314,9 @@ class _Walk:
             observation=observation,
             new_attempt=new_attempt,
             log=log,
-            run=run_facts(run.summary) if run is not None else held.run,
+            run=told,
             followed=run,
+            trials=trials,
             successor=child,
             successor_live=self.successors.goes_on(child, observation.ended_at),
             absences=absences,
@@ -391,13 +401,16 @@ def step(
     followed: Mapping[str, Followed] | None = None,
     news: Collection[str] = (),
     standing: Mapping[JobKey, Standing] | None = None,
+    trials: Mapping[str, TrialFacts] | None = None,
 ) -> Steps:
     """All that one good reading changes. A failed one changes no job, so there is no step for it (POLL-1).
 
-    ``followed``: what the log text read so far says, by job id; ``news``: ids of which new text was read; ``standing``: the
-    newest verdict of each living job that has one.
+    ``followed``: what the log text read so far says, by job id; ``trials``: what is known of their trials; ``news``: ids of
+    which new text or new trials were read; ``standing``: the newest verdict of each living job that has one.
     """
-    return _Walk(memory, polled, followed or {}, news, book, bucket_of, examine, now, standing or {}).run()
+    return _Walk(
+        memory, polled, followed or {}, news, book, bucket_of, examine, now, standing or {}, trials or {}
+    ).run()
 
 
 def _without_secrets(details: Details | None) -> Details | None:

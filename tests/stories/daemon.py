@@ -15,6 +15,7 @@ from supervisor.app.reporting import Reporter
 from supervisor.app.rooms import rooms
 from supervisor.app.settings import ClusterSection, Settings, rulebook
 from supervisor.app.sweep import Sweeper, TickDone
+from supervisor.app.trials import Trials
 from supervisor.app.watchroom import Watchroom
 from supervisor.app.writing import Writer
 from supervisor.clusters.host_settings import HostSettings
@@ -61,7 +62,7 @@ def a_room(
         writer=writer,
         rooms=made,
         stations=stations,
-        sweeper=Sweeper(writer, made, follower, tells, owner, 60),
+        sweeper=Sweeper(writer, made, follower, tells, owner, 60, Trials(writer, settings.trials)),
         errands=Errands(writer, follower, kept, logs, settings, tells, owner),
         reporter=Reporter(writer, logs, settings),
     )
