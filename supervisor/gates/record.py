@@ -189,6 +189,8 @@ def _host(page: _Page, body: Mapping[str, Any], key: JobKey) -> Told | None:
         return None
     if body["incarnation"] != key.incarnation:
         return Told(standing=Standing.OTHER, word="another launch", quote=quote)
+    if body["pid"] is None:
+        return Told(standing=Standing.WAITING, word="not started", quote=quote)
     if ended is not None:
         return Told(standing=Standing.ENDED, word="ended", quote=quote)
     return Told(standing=Standing.RUNNING, word="no end is recorded", quote=quote)
