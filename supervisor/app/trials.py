@@ -90,7 +90,7 @@ class Trials:
         What could not be read changes no count, and is said with its reason.
         """
         facts = self._facts.setdefault(station.name, {})
-        for job in facts.keys() - station.memory.live.keys():
+        for job in [job for job in facts if job not in station.memory]:
             del facts[job]
         wanted = self._wanted(station, reading, runs)
         if not wanted:

@@ -19,6 +19,7 @@ from supervisor.detectors import (
     restarts,
     silence,
     stall,
+    trials,
 )
 from supervisor.model.facts import Facts
 from supervisor.model.findings import Finding
@@ -33,6 +34,7 @@ DETECTORS = (
     batches.look,
     engines.look,
     evals.look,
+    trials.look,
     restarts.look,
     chain.look,
     ending.look,

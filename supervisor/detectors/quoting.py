@@ -27,6 +27,13 @@ def value(run: Followed, key: str, *points: Point | None) -> tuple[Quote, ...]:
     return ()
 
 
+def counted(facts: Facts, what: str) -> tuple[Quote, ...]:
+    """The line of a trial's (or the job's) result file that shows it, where trials were read from where they lie."""
+    counts = facts.trials.counts if facts.trials is not None else None
+    found = counts.quotes.get(what) if counts is not None else None
+    return (found,) if found is not None else ()
+
+
 def distinct(quotes: Iterable[Quote]) -> tuple[Quote, ...]:
     return tuple(dict.fromkeys(quotes))
 

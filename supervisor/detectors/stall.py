@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from supervisor.detectors import quoting
+from supervisor.detectors import quoting, trials
 from supervisor.model.facts import Facts, Followed
 from supervisor.model.findings import Finding, Quote, Severity
 from supervisor.model.job import JobState
@@ -25,17 +25,17 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     life, run = facts.held.life, facts.followed
     if run is None or not life.phase.live or facts.observation.state is not JobState.RUNNING:
         return
-    if facts.held.bucket in RULES and _all_done(run.summary):
+    if facts.held.bucket in RULES and _all_done(facts):
         return  # nothing is left to progress: a zombie, or a run that wraps up
-    counter = standing_still(facts, run.summary)
+    counter = None if trials.moving(facts, now) else standing_still(facts, run.summary)
     if life.phase is Phase.SUSPECT and goes_on(facts):
         yield from _without_progress(facts, run, counter)
     elif life.phase is not Phase.SUSPECT and counter is not None:
         yield _frozen(facts, run, counter)
 
 
-def _all_done(summary: RunSummary) -> bool:
-    done, total = summary.progress.step, summary.progress.total
+def _all_done(facts: Facts) -> bool:
+    done, total = facts.log.step, facts.log.total
     return done is not None and total is not None and done >= total
 
 

@@ -254,7 +254,7 @@ def _job(run: Count, file: TrialFile) -> None:
 
 def _quote(run: Count, trial: Trial, file: TrialFile) -> None:
     assert file.data is not None
-    wanted: list[tuple[str, bytes]] = []
+    wanted: list[tuple[str, bytes]] = [("ended", rb'"trial_name"\s*:\s*"')]
     if trial.exceptions:
         name = trial.exceptions[0]
         wanted.append((name, rb'"exception_type"\s*:\s*"' + re.escape(name.encode()) + rb'"'))
@@ -263,7 +263,7 @@ def _quote(run: Count, trial: Trial, file: TrialFile) -> None:
     if trial.turns is not None and trial.turns <= 1:
         wanted.append(("turns", rb'"n_episodes"\s*:\s*[01]\b'))
     for key, pattern in wanted:
-        if key not in run.quotes and len(run.quotes) >= KEPT_EXCEPTIONS + 3:
+        if key not in run.quotes and len(run.quotes) >= KEPT_EXCEPTIONS + 4:
             continue
         line = _line(file.data, pattern)
         if line is not None:

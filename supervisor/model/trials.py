@@ -165,7 +165,7 @@ class TrialCounts:
     rate_per_s: float | None = None
     """Ends per second over the newest ones; None on too few."""
     quotes: Mapping[str, Quote] = field(default_factory=dict)
-    """By exception, and under ``instant``, ``turns`` and ``done``: the newest line that shows it."""
+    """By exception, and under ``instant``, ``turns``, ``ended`` and ``done`` (the job's own): the newest line that shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
