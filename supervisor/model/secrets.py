@@ -8,18 +8,20 @@ HIDDEN = "[secret]"
 
 _NAMED = re.compile(
     r"""(?ix)
-    (?P<name>[\w.-]*(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passwd|credential)[\w.-]*)
-    (?P<gap>["']?\s*[=:]\s*["']?|["']?\s+)
+    (?P<name>(?<![\w.-])[\w.-]{0,100}?(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passwd|credential)[\w.-]{0,100}+)
+    (?P<gap>["']?\s{0,20}[=:]\s{0,20}["']?|["']?\s{1,20})
     (?P<value>[^\s"'&,;]{6,})
     """
 )
 """``--api_key=…``, ``HF_TOKEN=…``, ``password: …``; a value of some length, so that ``max_token 5`` is left alone."""
 _KNOWN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|ghp_[A-Za-z0-9]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[bapr]-[A-Za-z0-9-]{10,}"
-    r"|AKIA[0-9A-Z]{16}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+)"
+    r"|AKIA[0-9A-Z]{16}|eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]+)"
 )
 """Tokens that can be told by their own form."""
-_URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s/:@]*):(?P<password>[^\s/@]+)@", re.IGNORECASE)
+_URL = re.compile(
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,40}://)(?P<user>[^\s/:@]{0,200}):(?P<password>[^\s/@]{1,500})@", re.IGNORECASE
+)
 _COUNTS = re.compile(
     r"(?i)(?:max|num|min|new|total|prompt|completion|input|output|special|pad|eos|bos|per|avg|mean)[\w.-]*token|tokens?_?(?:per|limit|budget|count|id)|tokeniz"
 )
