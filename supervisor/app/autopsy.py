@@ -16,13 +16,13 @@ from supervisor.app.follow import Follower
 from supervisor.app.kept import KeptLogs
 from supervisor.app.settings import Settings
 from supervisor.app.writing import Writer
+from supervisor.detectors.repeats import judged
 from supervisor.model.facts import Held
 from supervisor.model.job import Outcome
 from supervisor.model.logs import LogUnread
 from supervisor.model.records import Errand, ErrandWanted, LogCursor
 from supervisor.model.trials import CURSOR
 from supervisor.reports.ending import ending_record
-from supervisor.rules.repeats import judged
 
 if TYPE_CHECKING:
     from supervisor.model.diagnosis import Diagnosis, SchedulerRecord

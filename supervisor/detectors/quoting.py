@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from supervisor.model.facts import Facts, Followed
+from supervisor.model.facts import Facts, Followed, PastEnd
 from supervisor.model.findings import Quote
 from supervisor.model.readings import Mark, Point, RunSummary, Spoken
 
@@ -17,6 +17,12 @@ def spoken(run: Followed, said: Spoken | None) -> tuple[Quote, ...]:
 
 def place(run: Followed, mark: Mark | None) -> tuple[Quote, ...]:
     return spoken(run, mark.said if mark is not None else None)
+
+
+def ended(end: PastEnd) -> Quote:
+    """The scheduler's own words of how an attempt ended."""
+    how = f" signal {end.signal}" if end.signal else f" exit {end.exit_code}" if end.exit_code is not None else ""
+    return Quote("accounting", None, f"{end.words}{how}")
 
 
 def value(run: Followed, key: str, *points: Point | None) -> tuple[Quote, ...]:
