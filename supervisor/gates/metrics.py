@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 
 from supervisor.gates import said
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case
-from supervisor.model.readings import Point, RunSummary, Spoken
+from supervisor.model.readings import Point, RunSummary
 
 BEFORE = 24
 """Characters kept before a metric's name in a long line."""
@@ -35,25 +35,24 @@ def shows(text: str, key: str) -> int:
 
 
 def quote(case: Case, file: str, key: str, *points: Point | None) -> tuple[Quote, ...]:
-    """One quote, of the first point whose text is kept and stands in the file; none where there is no such point."""
+    """One quote, of the first point whose line stands in the file and names the metric; none where there is no such point."""
+    lines = case.lines(file)
     for point in points:
-        for spoken in _said(point):
-            at = shows(spoken.text, key)
-            if at >= 0 and (found := _cut(case, file, spoken, spoken.text[max(0, at - BEFORE) :])):
-                return found
+        for line, text in _places(point, lines):
+            at = shows(text, key)
+            kept = text[max(0, at - BEFORE) :].split("\n", 1)[0][: said.MOST]
+            if at >= 0 and 1 <= line <= len(lines) and kept in lines[line - 1]:
+                return (Quote(file, line, kept),)
     return ()
 
 
-def _said(point: Point | None) -> Iterable[Spoken]:
-    return point.said if point is not None else ()
-
-
-def _cut(case: Case, file: str, spoken: Spoken, around: str) -> tuple[Quote, ...]:
-    lines = case.lines(file)
-    if spoken.line is None or not 1 <= spoken.line <= len(lines):
-        return ()
-    line, text = lines[spoken.line - 1], around.split("\n", 1)[0][: said.MOST]
-    return (Quote(file, spoken.line, text),) if text.strip() and text in line else ()
+def _places(point: Point | None, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Where a point was read: the parts that were kept of it; of an older one, the line that it began on."""
+    for spoken in point.said if point is not None else ():
+        if spoken.line is not None:
+            yield spoken.line, spoken.text
+    if point is not None and not point.said and point.line is not None and 1 <= point.line <= len(lines):
+        yield point.line, lines[point.line - 1]
 
 
 def newest(run: RunSummary, key: str, count: int) -> tuple[Point, ...]:
