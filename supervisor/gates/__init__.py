@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from supervisor.gates import liveness
+from supervisor.gates import dynamics, liveness, resources, rollouts
 from supervisor.model.probe import Case, GateScore
 
 Gate = Callable[[Case], GateScore]
 
-GATES: tuple[Gate, ...] = (liveness.judge,)
+GATES: tuple[Gate, ...] = (liveness.judge, resources.judge, rollouts.judge, dynamics.judge)
 """In the order in which a verdict shows them."""
 
 
