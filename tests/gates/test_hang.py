@@ -16,6 +16,7 @@ from supervisor.gates import liveness
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, Cause, EarlierProbe, GateScore, Mark, Ruling, Score
 from tests.gates.cases import Failed, assert_quotes_stand, some_case
+from tests.gates.test_liveness import ENGINE, GENERATING, rl_log
 from tests.some import NOON
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -272,3 +273,67 @@ def test_a_busy_rank_on_the_same_lines_at_two_probes_stands_still():
 
     assert not liveness.judge(alone).hard
     assert liveness.judge(spinning(earlier)).hard
+
+
+# -- rollouts ----------------------------------------------------------------------------------------------------------
+
+RL_LONG = timedelta(minutes=150)
+
+
+def rl(log: str, kind: str = "late", **more: str) -> GateScore:
+    return judged(texts(kind, "kernel-stack", **{"log.txt": log}, **more), bucket="rl", silent_for=RL_LONG, step=12)
+
+
+def test_engines_that_generate_explain_a_trainer_that_waits_for_rollouts():
+    log = rl_log(GENERATING.format(at="10:48:00.000"), ENGINE.format(at="11:59:00", tps="812.0", running=64))
+
+    idle = rl(log, "deadlock")
+
+    assert (idle.result, idle.hard) == (Score.FAIL, False)
+    assert "engines are generating for it" in idle.reason
+
+
+def test_engines_that_generate_do_not_explain_ranks_that_wait_for_each_other():
+    """LIVE-4: a hung policy beside live engines."""
+    log = rl_log(GENERATING.format(at="10:48:00.000"), ENGINE.format(at="11:59:00", tps="812.0", running=64))
+
+    stuck = judged(texts(**{"log.txt": log}), bucket="rl", silent_for=RL_LONG, step=12)
+
+    assert (stuck.hard, stuck.cause) == (True, "silent-hang")
+
+
+def test_engines_outside_the_rollout_stage_explain_nothing():
+    training = GENERATING.replace("generate", "policy_train").format(at="10:48:00.000")
+    log = rl_log(training, ENGINE.format(at="11:59:00", tps="812.0", running=64))
+
+    assert rl(log, "deadlock").hard
+
+
+def test_engines_that_stopped_long_ago_explain_nothing():
+    beats = "".join(
+        ENGINE.format(at=f"{hour}:{m:02d}:00", tps="0.0", running=0) for hour in (12, 13) for m in range(0, 60, 5)
+    )
+    log = rl_log(GENERATING.format(at="10:48:00.000"), ENGINE.format(at="10:49:00", tps="812.0", running=64), beats)
+
+    assert rl(log, "deadlock").hard
+
+
+def test_trials_that_still_end_explain_a_trainer_that_waits():
+    """PROBE-10: sandboxes work, however slowly."""
+    trial = (
+        '{"trial_name": "t1", "task_name": "a", "started_at": "2026-07-01T11:20:00Z", "finished_at": "2026-07-01T11:50:00Z", '
+        '"verifier_result": {"rewards": {"reward": 1.0}}}'
+    )
+    old = trial.replace("11:50", "09:50").replace("11:20", "09:20")
+
+    moving = rl(rl_log(), "deadlock", **{"trial-1.json": trial + "\n"})
+    still = rl(rl_log(), "deadlock", **{"trial-1.json": old + "\n"})
+
+    assert (moving.hard, "trials still begin and end" in moving.reason) == (False, True)
+    assert still.hard
+
+
+def test_a_program_that_says_it_is_done_does_not_hang():
+    log = STEPS + "{'train_runtime': 100.0, 'train_samples_per_second': 3.0, 'train_loss': 0.4, 'epoch': 1.0}\n"
+
+    assert not judged(texts(**{"log.txt": log})).hard

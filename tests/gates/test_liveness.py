@@ -55,3 +55,116 @@ def test_gates_are_judged_in_the_order_of_their_letters():
     scores = gates.judge(some_case({"log.txt": STEPS}, bucket="sft"))
 
     assert [score.gate for score in scores] == sorted(score.gate for score in scores)
+
+
+# -- what progress is --------------------------------------------------------------------------------------------------
+
+ENTRY = "\x1b[36m(skyrl_entrypoint pid=4100)\x1b[0m "
+TRAINED = (
+    ENTRY
+    + "2026-07-01 {at} | INFO     | skyrl_train.trainer:_log_metrics_stdout:1965 - WANDB_MIRROR kind=train step={step} "
+    'metrics={{"policy/policy_loss": -0.004, "reward/avg_raw_reward": 0.6, "trainer/global_step": {step}}}\n'
+)
+ENGINE = (
+    "(AsyncVLLMInferenceEngine pid=5000) INFO 07-01 {at} [loggers.py:123] Engine 000: Avg prompt throughput: 12.0 tokens/s, "
+    "Avg generation throughput: {tps} tokens/s, Running: {running} reqs, Waiting: 0 reqs, GPU KV cache usage: 3.2%\n"
+)
+GENERATING = ENTRY + "2026-07-01 {at} | INFO     | skyrl_train.utils:__enter__:50 - Started: 'generate'\n"
+
+
+def rl_log(*more: str) -> str:
+    return TRAINED.format(at="10:40:00.000", step=11) + TRAINED.format(at="10:47:00.000", step=12) + "".join(more)
+
+
+def test_a_step_beyond_that_of_the_last_look_is_fresh_progress():
+    case = some_case({"log.txt": rl_log()}, silent_for=timedelta(hours=3), step=11)
+
+    score = liveness.judge(case)
+
+    assert score.result is Score.PASS
+    assert "progressed since the last look" in score.reason
+
+
+def test_progress_written_beyond_the_size_of_the_last_look_is_fresh():
+    """Timers and counters bear no step."""
+    log = rl_log()
+    stale = some_case({"log.txt": log}, silent_for=timedelta(minutes=59), looked_size=len(log))
+    fresh = some_case({"log.txt": log}, silent_for=timedelta(minutes=59), looked_size=len(log.splitlines()[0]))
+
+    assert liveness.judge(stale).result is Score.FAIL
+    assert liveness.judge(fresh).result is Score.PASS
+
+
+def test_engines_that_go_on_printing_are_no_progress():
+    """LIVE-4: the trainer's progress decides; by the log's own clock it stands, whatever was new since the last look."""
+    beats = "".join(ENGINE.format(at=f"11:{minute:02d}:00", tps="0.0", running=0) for minute in range(0, 60, 5))
+    case = some_case({"log.txt": rl_log(beats)}, silent_for=timedelta(minutes=59), step=12)
+
+    score = liveness.judge(case)
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+    assert "engines go on printing" in score.reason
+    assert_quotes_stand(case, score.quotes)
+
+
+def test_a_log_without_a_known_program_progresses_by_its_output():
+    log = "epoch one\nepoch two\n"
+    about = {"speaks": False, "bucket": "other", "silent_for": timedelta(minutes=20)}
+
+    assert liveness.judge(some_case({"log.txt": log}, **about, looked_size=len(log))).result is Score.FAIL
+    assert liveness.judge(some_case({"log.txt": log}, **about, looked_size=5)).result is Score.PASS
+
+
+def test_a_log_that_was_unread_at_the_last_look_says_how_old_progress_is_only_at_most():
+    """FIND-4: a failed read is no silence."""
+    from supervisor.model.facts import LogFacts
+    from supervisor.model.logs import LogStat, LogState
+    from tests.some import NOON
+
+    facts = LogFacts(
+        stat=LogStat("/home/alice/out.log", LogState.UNREAD, reason="timed out"),
+        progress_at=NOON - timedelta(hours=5),
+        step=12,
+        speaks_steps=True,
+    )
+    score = liveness.judge(some_case({"log.txt": rl_log()}, log=facts))
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+    assert "was not read at the last look" in score.reason
+
+
+# -- bring-up ----------------------------------------------------------------------------------------------------------
+
+LOADING = "Loading checkpoint shards:  40%|████      | 4/10 [01:00<01:30, 15.00s/it]\n"
+
+
+def test_bring_up_is_patient_within_its_limit_and_not_beyond():
+    """LIVE-6."""
+    about = {"bucket": "sft", "silent_for": None}
+    early = some_case({"log.txt": LOADING}, **about, started=timedelta(minutes=40))
+    late = some_case({"log.txt": LOADING}, **about, started=timedelta(minutes=80))
+
+    assert liveness.judge(early).result is Score.PASS
+    assert "no step yet" in liveness.judge(early).reason
+    assert (liveness.judge(late).result, liveness.judge(late).hard) == (Score.FAIL, False)
+
+
+def test_a_job_without_any_output_yet_is_in_bring_up():
+    score = liveness.judge(some_case({"log.txt": ""}, silent_for=None, speaks=False, started=timedelta(minutes=5)))
+
+    assert (score.result, len(score.quotes)) == (Score.PASS, 1)
+
+
+def test_a_job_whose_start_and_progress_nobody_knows_is_an_error():
+    score = liveness.judge(some_case({"log.txt": LOADING}, silent_for=None, seen={"started_at": None}))
+
+    assert score.result is Score.ERROR
+
+
+def test_a_job_that_waits_is_not_probed():
+    waiting = "JobId=42 JobName=x UserId=alice(1000) JobState=PENDING Reason=Resources\n"
+
+    score = liveness.judge(some_case({"record.txt": waiting, "log.txt": ""}))
+
+    assert score.result is Score.ERROR
+    assert "does not run" in score.reason
