@@ -15,6 +15,7 @@ from pathlib import Path
 
 from supervisor.clusters import host_commands, log_pieces, trial_trees
 from supervisor.clusters.certificate import certificate_expiry
+from supervisor.clusters.host_capture import HostProbe
 from supervisor.clusters.host_settings import HostSettings
 from supervisor.clusters.host_text import (
     Answer,
@@ -39,6 +40,7 @@ from supervisor.model.job import JobKey, Observation
 from supervisor.model.logs import LogRead, LogStat, LogState, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
+from supervisor.model.probe import Captured, CaptureWanted, Remains
 from supervisor.model.trials import TrialRead, TrialsWanted
 
 _TRUE_OFFSET = timedelta(seconds=2)
@@ -113,6 +115,21 @@ class HostCluster:
         except TookTooLong as error:
             return CancelReceipt(None, error.text)
         return _receipt(ran, nonce)
+
+    async def capture(self, wanted: CaptureWanted, now: datetime) -> Sequence[Captured]:
+        return await self._probe().capture(wanted, now)
+
+    async def remains(self, seen: Observation, now: datetime) -> Remains:
+        return await self._probe().remains(seen)
+
+    def _probe(self) -> HostProbe:
+        return HostProbe(
+            cluster=self._name,
+            shell=self._shell,
+            records=self._records,
+            limit_s=self._settings.poll_timeout_s,
+            read_logs=self.read_logs,
+        )
 
     async def check(self, now: datetime) -> Sequence[Check]:
         checks = list(self._credentials(now))

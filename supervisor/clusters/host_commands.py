@@ -187,6 +187,73 @@ printf '@NONCE@ end\n'
 )
 """Ends the process group of exactly one launch record: politely, and after the grace for good."""
 
+RECORD = (
+    PREAMBLE
+    + FACTS
+    + r"""
+cd "$records" || { printf '@NONCE@ unreadable\n'; exit 1; }
+file=live/@ID@.json
+if [ ! -e "$file" ] || [ "$(of incarnation "$file")" != @INCARNATION@ ]; then
+  file=
+  set +f
+  for one in ended/*-@ID@.json; do
+    set -f
+    if [ -e "$one" ] && [ "$(of incarnation "$one")" = @INCARNATION@ ]; then file=$one; fi
+  done
+  set -f
+fi
+if [ -z "$file" ]; then printf '@NONCE@ none\n@NONCE@ end\n'; exit 0; fi
+printf '@NONCE@ record %s\n' "$file"
+cat "$file" || exit 74
+pid=$(of pid "$file"); born=$(of start "$file")
+where=other
+if [ "$(of machine "$file")" = "$machine" ] && [ "$(of pid_namespace "$file")" = "$space" ]; then
+  if [ "$(of boot "$file")" = "$boot" ]; then where=here; else where=before; fi
+fi
+look "$pid"
+if [ "$there" = alive ] && [ "$start" != "$born" ]; then there=another; fi
+printf '@NONCE@ where %s\n@NONCE@ leader %s %s %s\n' "$where" "$pid" "$there" "$state"
+if [ "$where" = here ] && [ "$there" != another ]; then
+  case $pid in
+    ''|0|1|*[!0-9]*) ;;
+    *)
+      marked=
+      set +f
+      for one in $(grep -lszxF FLEET_SUPERVISOR_LAUNCH=@INCARNATION@ /proc/[0-9]*/environ); do
+        one=${one#/proc/}
+        marked="$marked ${one%/environ} "
+      done
+      set -f
+      if [ -r /proc/self/stat ]; then
+        set +f
+        cat /proc/[0-9]*/stat 2>/dev/null
+        set -f
+      else ps -A -o pid= -o pgid= -o stat= -o comm=
+      fi | while IFS= read -r line; do
+        if [ -r /proc/self/stat ]; then
+          one=${line%% *}; name=${line#*\(}; name=${name%)*}
+          set -- ${line##*) }
+          state=$1 group=$3 session=$4
+        else
+          set -- $line
+          one=$1 group=$2 session=$2 state=$3 name=$4
+        fi
+        case $one in ''|*[!0-9]*) continue ;; esac
+        case $state in Z*|X*) continue ;; esac
+        its=
+        if [ "$group" = "$pid" ] || [ "$session" = "$pid" ]; then its=1; fi
+        case $marked in *" $one "*) its=1 ;; esac
+        if [ "$its" ]; then printf '@NONCE@ left %s %s %s\n' "$one" "$state" "$name"; fi
+      done ;;
+  esac
+fi
+printf '@NONCE@ end\n'
+"""
+)
+"""The record of exactly one launch, whether it lives or ended, and what is there of its group, its session and its environment.
+
+A number still names its group and its session while anything of them lives: no new process gets it. Zombies hold nothing."""
+
 
 def records_folder(folder: str | None) -> str:
     """The records folder as a word of the script; None for where ``launch`` writes without a config."""
@@ -203,10 +270,15 @@ def poll(nonce: str, folder: str | None, *, age_s: int, asked: Iterable[str]) ->
     return _filled(POLL, NONCE=nonce, RECORDS=records_folder(folder), AGE=str(int(age_s)), ASKED=quoted(f" {ids} "))
 
 
+def record(nonce: str, folder: str | None, *, job_id: str, incarnation: str) -> str:
+    """Raises ValueError for an id or incarnation that no launch record can have."""
+    _named(job_id, incarnation)
+    return _filled(RECORD, NONCE=nonce, RECORDS=records_folder(folder), ID=job_id, INCARNATION=incarnation)
+
+
 def cancel(nonce: str, folder: str | None, *, job_id: str, incarnation: str, approval: int, grace_s: int) -> str:
     """Raises ValueError for an id or incarnation that no launch record can have."""
-    if not _ID.fullmatch(job_id) or not re.fullmatch(r"[0-9a-f]{32}", incarnation):
-        raise ValueError(f"{job_id!r} ({incarnation!r}) names no launch record")
+    _named(job_id, incarnation)
     return _filled(
         CANCEL,
         NONCE=nonce,
@@ -216,6 +288,11 @@ def cancel(nonce: str, folder: str | None, *, job_id: str, incarnation: str, app
         APPROVAL=str(int(approval)),
         GRACE=str(int(grace_s)),
     )
+
+
+def _named(job_id: str, incarnation: str) -> None:
+    if not _ID.fullmatch(job_id) or not re.fullmatch(r"[0-9a-f]{32}", incarnation):
+        raise ValueError(f"{job_id!r} ({incarnation!r}) names no launch record")
 
 
 def _filled(script: str, **values: str) -> str:

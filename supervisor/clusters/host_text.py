@@ -84,7 +84,7 @@ def read_poll(data: bytes, nonce: str) -> Answer:
     answer, current = Answer(), None
     counts: tuple[int, int] | None = None
     texts: dict[str, str] = {}
-    for mark, value, body in _marked(data, nonce):
+    for mark, value, body in marked(data, nonce):
         if mark == "end":
             counts = _two_numbers(value)
             break
@@ -121,7 +121,7 @@ def read_poll(data: bytes, nonce: str) -> Answer:
     return answer
 
 
-def _marked(data: bytes, nonce: str) -> Iterator[tuple[str, str, bytes]]:
+def marked(data: bytes, nonce: str) -> Iterator[tuple[str, str, bytes]]:
     """(mark, rest of its line, lines up to the next mark). What stands before the first mark is a login shell's noise.
 
     A last line without its newline is cut off and yields nothing.
@@ -140,6 +140,41 @@ def _marked(data: bytes, nonce: str) -> Iterator[tuple[str, str, bytes]]:
             body += line + b"\n"
     if mark is not None:
         yield *mark, bytes(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One launch record by itself, and what is left of its processes."""
+
+    text: bytes | None
+    """None where there is no record of this launch any more."""
+    file: str = ""
+    where: str = ""
+    """``here``, ``before`` the machine's last restart, or ``other``: another machine or container."""
+    pid: str = ""
+    leader: str = ""
+    """``alive``, ``gone``, ``hidden``, or ``another``: its number is another process's now."""
+    left: tuple[str, ...] = ()
+    """What lives of its group and session: number, state and name each."""
+
+
+def read_traced(data: bytes, nonce: str) -> Traced:
+    """The answer to ``host_commands.RECORD``. Raises Unusable unless it is whole to its end mark."""
+    text, file, where, leader, left = None, "", "", ["", "", ""], list[str]()
+    for mark, value, body in marked(data, nonce):
+        if mark == "end":
+            return Traced(text, file, where, leader[0], leader[1], tuple(left))
+        if mark == "record":
+            text, file = body, value
+        elif mark == "where":
+            where = value
+        elif mark == "leader":
+            leader = value.split(" ")
+            if len(leader) != 3:
+                raise Unusable("the answer is garbled where it speaks of the process")
+        elif mark == "left":
+            left.append("".join(c if c.isprintable() else " " for c in value))
+    raise Unusable("the answer has no end")
 
 
 def _two_numbers(value: str) -> tuple[int, int]:

@@ -7,10 +7,16 @@ only the pieces that it cut, and no text in a log can pass for a mark.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 
 from supervisor.clusters.shell import Ran, quoted
 from supervisor.model.logs import LogRead, LogText, LogUnread, LogWanted
+from supervisor.model.probe import Captured, CaptureWanted, Role
+
+ReadLogs = Callable[[Sequence[LogWanted], datetime], Awaitable[Mapping[tuple[str, str], LogRead]]]
+"""``Cluster.read_logs``."""
 
 COUNTED = 256 * 2**20
 """Most bytes that are read just to count the lines left out before a tail; beyond it their number stays unknown."""
@@ -115,3 +121,31 @@ def _pieces(data: bytes, nonce: str) -> dict[int, tuple[_Header, bytes] | str]:
         found[number] = ((size, offset, length, None if match[5] == b"-" else int(match[5])), data[at:end])
         at = end + len(mark)
     return found
+
+
+async def newest(read_logs: ReadLogs, wanted: CaptureWanted, now: datetime) -> list[Captured]:
+    """The newest part of each of a job's logs as evidence; a failure where none is known."""
+    details, job, began = wanted.details, wanted.seen.key.id, time.monotonic()
+    paths = dict.fromkeys(path for path in (details.log_path, details.err_path, *wanted.log_paths) if path)
+    if not paths:
+        return [Captured(role=Role.LOG, command=f"tail of the log of {job}", failure="no file for its output is known")]
+    asked = [LogWanted(job, path, 0, wanted.log_bytes) for path in paths]
+    found = await read_logs(asked, now)
+    took = time.monotonic() - began
+    return [_captured(found[job, one.path], one, took) for one in asked]
+
+
+def _captured(piece: LogRead, wanted: LogWanted, took_s: float) -> Captured:
+    command = f"tail -c {wanted.limit} {wanted.path}"
+    if not isinstance(piece, LogText):
+        return Captured(role=Role.LOG, command=command, source=wanted.path, failure=piece.reason, took_s=took_s)
+    return Captured(
+        role=Role.LOG,
+        command=command,
+        source=wanted.path,
+        data=piece.data,
+        exit_status=0,
+        cut=piece.offset,
+        first_line=None if piece.lines_skipped is None else piece.lines_skipped + 1,
+        took_s=took_s,
+    )

@@ -3,7 +3,7 @@
 POSIX sh, for whatever carries it there: ``srun --overlap``, ssh to the node, a host's shell, an exec into a pod. Each part is
 bounded in time and in bytes over there, no file system is walked (FIND-1), nothing is written, and no process's environment is
 ever printed. Looked at are the job's own processes alone: those of its control group or with its id in their environment
-(Slurm), its session and what descends from it (a launched process), or all there are (a container).
+(Slurm), its session, what descends from it and what bears its mark (a launched process), or all there are (a container).
 
 The answer is framed by marks that hold a random word, so that nothing that a process prints can look like a frame::
 
@@ -174,18 +174,20 @@ class Whose:
     what: str = ""
     """Slurm: the job's own number (of an array's task too). A session: its leader's process id."""
     leader: str = ""
-    """Slurm: the number that its environment bears, where that is another one: the first of a heterogeneous job."""
+    """What their environment bears. Slurm: the number of the first of a heterogeneous job. A session: the launch's own id."""
     node: str = ""
     """Slurm's name of this node; empty where it does not matter."""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[0-9]{0,18}", self.what) or not re.fullmatch(r"[0-9]{0,18}", self.leader):
+        if not re.fullmatch(r"[0-9]{0,18}", self.what) or not re.fullmatch(r"[0-9a-f]{0,64}", self.leader):
             raise ValueError(f"{self.what!r} of {self.leader!r} names no processes")
         if not re.fullmatch(r"[A-Za-z0-9._-]*", self.node):
             raise ValueError(f"{self.what!r} on {self.node!r} names no processes")
 
     @property
     def words(self) -> str:
+        if not self.what and self.kind != "all":
+            return "the job's processes"
         named = {"slurm": f"processes of job {self.what}", "session": f"processes of session {self.what}"}
         return named.get(self.kind, "all processes")
 

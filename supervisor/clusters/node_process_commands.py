@@ -59,6 +59,13 @@ elsewhere() {
   done
 }
 
+# marked: ids of processes that a launch marked in their environment, whatever session they are in now.
+marked() {
+  set +f
+  grep -lszxF "FLEET_SUPERVISOR_LAUNCH=$leader" /proc/[0-9]*/environ | sed 's|^/proc/||; s|/.*||' | tr '\n' ' '
+  set -f
+}
+
 # ours: what a look left behind that hung; it bears the mark in its environment.
 ours() {
   set +f
@@ -83,7 +90,8 @@ members() {
     away=
     [ "$kind" != all ] || away=" $(ours) "
   fi
-  more=1 taken=' '
+  more=1 taken=' ' marked=
+  [ "$kind" != session ] || marked=" $(marked) "
   while [ "$more" ]; do
     more=
     IFS=$nl
@@ -97,7 +105,7 @@ members() {
       case $row in *" (slurmstepd) "*) continue ;; esac
       [ "$kind$1$2" != slurmZ1 ] || continue
       if [ "$kind" = session ] && [ "$pid" != "$what" ] && [ "$3" != "$what" ] && [ "$4" != "$what" ]; then
-        case $taken in *" $2 "*) ;; *) continue ;; esac
+        case $taken in *" $2 "*) ;; *) case $marked in *" $pid "*) ;; *) continue ;; esac ;; esac
       fi
       taken="$taken$pid " rows="$rows$row$nl" pids="$pids $pid"
       [ "$kind" != session ] || more=1

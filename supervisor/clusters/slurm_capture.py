@@ -10,11 +10,12 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from supervisor.clusters import node_commands, node_text
+from supervisor.clusters.log_pieces import ReadLogs, newest
 from supervisor.clusters.node_commands import Whose
 from supervisor.clusters.shell import Ran, Shell
 from supervisor.clusters.slurm_capture_commands import (
@@ -37,10 +38,7 @@ from supervisor.clusters.slurm_text import (
 )
 from supervisor.model.errors import AnswerUnusable, ClusterError
 from supervisor.model.job import Observation
-from supervisor.model.logs import LogRead, LogText, LogWanted
 from supervisor.model.probe import Captured, CaptureWanted, Remains, Role
-
-ReadLogs = Callable[[Sequence[LogWanted], datetime], Awaitable[Mapping[tuple[str, str], LogRead]]]
 
 _AT_ONCE = 4
 """Nodes that are looked at at once."""
@@ -82,7 +80,7 @@ class SlurmProbe:
         """Raises ClusterError where no login node answered and no log could be read."""
         ends = time.monotonic() + wanted.time_s
         records, logs, folders = await asyncio.gather(
-            self._records(wanted), self._logs(wanted, now), self._checkpoints(wanted)
+            self._records(wanted), newest(self.read_logs, wanted, now), self._checkpoints(wanted)
         )
         if isinstance(records, ClusterError):
             if not any(piece.data is not None for piece in (*logs, *folders)):
@@ -120,17 +118,6 @@ class SlurmProbe:
             except ClusterError as error:
                 failure = error
         raise failure or ClusterError(self.cluster, "there is no login node to ask")
-
-    async def _logs(self, wanted: CaptureWanted, now: datetime) -> list[Captured]:
-        details, began = wanted.details, time.monotonic()
-        paths = [path for path in (details.log_path, details.err_path, *wanted.log_paths) if path]
-        if not paths:
-            why = "the controller names no file for its output"
-            return [Captured(role=Role.LOG, command=f"tail of the log of job {wanted.seen.key.id}", failure=why)]
-        asked = [LogWanted(wanted.seen.key.id, path, 0, wanted.log_bytes) for path in dict.fromkeys(paths)]
-        read = await self.read_logs(asked, now)
-        took = time.monotonic() - began
-        return [log_piece(read[one.job_id, one.path], one, took) for one in asked]
 
     async def _checkpoints(self, wanted: CaptureWanted) -> list[Captured]:
         if not wanted.checkpoint_dirs:
@@ -257,23 +244,6 @@ class SlurmProbe:
 
 
 # -- pure --------------------------------------------------------------------------------------------------------------
-
-
-def log_piece(read: LogRead, wanted: LogWanted, took_s: float) -> Captured:
-    command = f"tail -c {wanted.limit} {wanted.path}"
-    if not isinstance(read, LogText):
-        return Captured(role=Role.LOG, command=command, source=wanted.path, failure=read.reason, took_s=took_s)
-    before = None if read.lines_skipped is None else read.lines_skipped + 1
-    return Captured(
-        role=Role.LOG,
-        command=command,
-        source=wanted.path,
-        data=read.data,
-        exit_status=0,
-        cut=read.offset,
-        first_line=before,
-        took_s=took_s,
-    )
 
 
 def other_sharing(sharing: str, said: str) -> str | None:

@@ -26,6 +26,9 @@ FORMAT = 1
 LIVE, ENDED, LOGS, CANCELS = "live", "ended", "logs", "cancels"
 NEVER_EXECUTED = 127
 
+MARK = "FLEET_SUPERVISOR_LAUNCH"
+"""Stands in the command's environment with the record's own id, so that what leaves its session is known for its own."""
+
 _KEEP_TRYING_S = 24 * 3600
 _FOLDER_STAYS_AWAY_S = 600
 _IGNORED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGPIPE", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR1", "SIGUSR2")
@@ -169,6 +172,7 @@ def _become(record: dict[str, Any], go_read: int, go_write: int, refused_write: 
         for source, target in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         command = record["command"]
+        os.environ[MARK] = record["incarnation"]
         os.execvp(command[0], command)  # noqa: S606 - starting the person's command is what this is for
     except OSError as error:
         os.write(refused_write, (error.strerror or str(error)).encode("utf-8", "replace"))
