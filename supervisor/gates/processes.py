@@ -186,24 +186,25 @@ def everyone(views: Iterable[NodeProcesses]) -> tuple[Process, ...]:
 def trainers(views: Sequence[NodeProcesses]) -> tuple[Process, ...]:
     """Those whose progress is the job's (LIVE-4), with the unknown programs that they started.
 
-    Where no name of the job is known, its programs that are no launchers.
+    Where no name of the job is known, its programs that are no launchers; of a job of nothing else, all its processes.
     """
     processes = everyone(views)
     found = tuple(each for view in views for each in _working(view))
     if found or any(each.part in (Part.ENGINE, Part.COORDINATOR) for each in processes):
         return found
-    return tuple(each for each in processes if each.part is Part.OTHER)
+    return tuple(each for each in processes if each.part is Part.OTHER) or processes
 
 
 def _working(view: NodeProcesses) -> Iterator[Process]:
+    own = (Part.TRAINER, Part.DRIVER, Part.REFERENCE)
     parents = {each.pid: each for each in view.processes}
     for process in view.processes:
-        above: Process | None = process
+        above: Process | None = process if process.part in (*own, Part.OTHER) else None
         for _ in range(16):  # a loop of parents is bad input
-            if above is None or above.part is not Part.OTHER:
+            if above is None or above.part not in (Part.OTHER, Part.LAUNCHER):
                 break
             above = parents.get(above.ppid) if above.ppid is not None else None
-        if above is not None and above.part in (Part.TRAINER, Part.DRIVER, Part.REFERENCE):
+        if above is not None and above.part in own:
             yield process
 
 

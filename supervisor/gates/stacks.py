@@ -225,7 +225,7 @@ def _process(
         comm=comm,
         how=best[0],
         threads=best[1],
-        failure="" if best[1] else failure or _first_words(lines, start + 1, stop),
+        failure="" if best[1] else failure or _first_words(lines, start + 1, stop) or _not_by(lines, start, stop),
         node=node,
         file=file,
         line=start + 1,
@@ -240,6 +240,10 @@ def _how(text: str) -> str:
 
 def _first_words(lines: Sequence[str], start: int, stop: int) -> str:
     return next((text.strip()[:QUOTED] for text in lines[start:stop] if text.strip() and text[:1] != "#"), "")
+
+
+def _not_by(lines: Sequence[str], start: int, stop: int) -> str:
+    return next((text.lstrip("# ")[:QUOTED] for text in lines[start:stop] if text.startswith("# not by ")), "")
 
 
 def _threads(how: str, lines: Sequence[str], start: int, stop: int, pid: int) -> tuple[Thread, ...]:
