@@ -95,7 +95,7 @@ class Sweeper:
         """
         started = self.clock()
         number = await self.writer.call(lambda store: store.begin_tick(started, self.owner))
-        ours = await self._taken(stations, started)
+        ours = await self.taken(stations, started)
         work = {}
         for station in stations:
             if station.name not in self._visits:
@@ -120,7 +120,7 @@ class Sweeper:
     def _late(self, station: Station, budget_s: float) -> Swept:
         return Swept(station.name, "unknown", f"the tick's budget of {budget_s:g} s was spent before it answered")
 
-    async def _taken(self, stations: list[Station], now: datetime) -> set[str]:
+    async def taken(self, stations: list[Station], now: datetime) -> set[str]:
         """The clusters that are ours to poll now: one transaction takes or prolongs all leases."""
         longest = max((each.section.deadline_s for each in stations), default=0)
         until = now + timedelta(seconds=self.lease_s + longest)
@@ -129,7 +129,7 @@ class Sweeper:
 
     async def look(self, stations: list[Station], tick: int) -> list[Swept]:
         """A narrower look between ticks: the same visit, counted to the tick before."""
-        ours = await self._taken(stations, self.clock())
+        ours = await self.taken(stations, self.clock())
         return await asyncio.gather(*(self.guarded(station, tick, ours) for station in stations))
 
     async def guarded(self, station: Station, tick: int, ours: set[str]) -> Swept:
