@@ -179,4 +179,4 @@ def bytes_needed(wanted: Sequence[TrialsWanted]) -> int:
 
 def shown(each: TrialsWanted) -> str:
     """What is asked, for people: the listing that the look stands on."""
-    return f"ls -1Ap {quoted(each.place.where)}"
+    return f"ls -1Ap {quoted(each.place.where.replace(chr(0), '?'))}"
