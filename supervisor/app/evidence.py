@@ -71,10 +71,9 @@ class Folder:
         return mine | {each.file: each.sha256 for each in self.papers}
 
     def data(self, file: str) -> bytes:
-        """A file's content, unpacked. Raises Unproven for one that the manifest does not name, or that is not as it says."""
-        wanted = self.names.get(file)
-        if wanted is None:
-            raise Unproven(f"{self.path}: the manifest names no file {file!r}")
+        """A file's content, unpacked. Raises KeyError for one that the manifest does not name, Unproven for one that is gone
+        or not as it was captured."""
+        wanted = self.names[file]
         data = _content(self.path / file)
         if hashlib.sha256(data).hexdigest() != wanted:
             raise Unproven(
