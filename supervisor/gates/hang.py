@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from supervisor.gates import progress, said, stacks, stillness
+from supervisor.gates import devices, progress, said, stacks, stillness
 from supervisor.gates.stillness import Doing, Look, Worker
 from supervisor.model.diagnosis import USUAL
 from supervisor.model.findings import Quote
@@ -25,7 +25,8 @@ _ABORT = re.compile(
 """What a collective's watchdog says when it means it; its time-out line alone may be a passing one (LIVE-5)."""
 _QUOTED_TIMEOUT = re.compile(
     r"Timeout\(ms\)=(?P<a>\d{1,12})|timeout after (?P<b>\d{1,12}) ?ms|timed out after (?P<c>\d{1,9}) ?ms|"
-    r"(?:timed out after|timeout of|within) (?P<d>\d{1,9}(?:\.\d{1,6})?) ?s(?:ec|\b)"
+    r"(?:timed out after|timeout of|within) (?P<d>\d{1,9}(?:\.\d{1,6})?) ?s(?:ec|\b)",
+    re.IGNORECASE,
 )
 _CLOCKS_DIFFER = timedelta(seconds=90)
 
@@ -56,22 +57,29 @@ class Signature:
 
 def judge(case: Case, stand: progress.Stand) -> Hang:
     look = stillness.look(case)
-    signature = _signature(case, stand)
+    fault = signature(case, stand)
     explained = _benign(case, stand, look)
     if explained is not None:
         words, quotes = explained
         watch = f"an end of this: {words}; or the same silence at the next probe"
         return Hang(words=f"It has an explanation: {words}.", quotes=quotes, watch=watch)
-    if look.still or (signature is not None and signature.proof and look.unclear):
-        return _proven(case, stand, look, signature)
+    told = fault is not None and fault.proof and look.unclear
+    computing = None if told else _computing(case, look)
+    if computing is not None:
+        words, quotes = computing
+        return Hang(
+            words=f"{_unproven(look)}: {words}.", quotes=said.distinct((*quotes, *look.quotes)), watch=_watch(stand)
+        )
+    if look.still or told:
+        return _proven(case, stand, look, fault)
     if not look.seen:
         missing = said.missing(case, Role.PROCESSES, Role.STACK)
         for each in case.read(Role.PROCESSES)[:1]:
             missing = said.unusable(each, "it shows no process of the job")
         return Hang(words="What its processes do could not be seen.", missing=missing)
     quotes = look.quotes
-    if signature is not None:
-        quotes = said.distinct((*signature.cause.quotes[:2], *quotes))
+    if fault is not None:
+        quotes = said.distinct((*fault.cause.quotes[:2], *quotes))
     return Hang(words=f"{_unproven(look)}.", quotes=quotes, watch=_watch(stand))
 
 
@@ -162,10 +170,19 @@ def _generating(case: Case, stand: progress.Stand, look: Look) -> tuple[str, tup
     return "engines are generating for it", said.mark(case, log.file, run.engine.mark)
 
 
+def _computing(case: Case, look: Look) -> tuple[str, tuple[Quote, ...]] | None:
+    """A device at work while processes only sleep: something computes, or spins in a collective that no stack names."""
+    if any(worker.doing is not Doing.IDLE for worker in look.workers):
+        return None
+    limit = case.limits.gating.gpu_busy_percent
+    busy = next((each for view in devices.gpus(case) for each in view.devices if each.busy(limit)), None)
+    return ("a device is at work", (busy.quote,)) if busy is not None else None
+
+
 # -- the log's own words -----------------------------------------------------------------------------------------------
 
 
-def _signature(case: Case, stand: progress.Stand) -> Signature | None:
+def signature(case: Case, stand: progress.Stand) -> Signature | None:
     """The fault that the logs show, that of the trainer's own log first (FIND-6)."""
     files = sorted(case.causes, key=lambda file: (file != stand.log.file, file))
     found = [made for file in files if (made := _weighed(file, case.causes[file], stand)) is not None]
@@ -199,7 +216,7 @@ def _consistent(text: str, stand: progress.Stand) -> bool:
 # -- a hang ------------------------------------------------------------------------------------------------------------
 
 
-def _proven(case: Case, stand: progress.Stand, look: Look, signature: Signature | None) -> Hang:
+def _proven(case: Case, stand: progress.Stand, look: Look, fault: Signature | None) -> Hang:
     words = f"{look.words}." if look.workers else "Its log says that it hangs."
     words = words if not look.over_s else f"{words[:-1]}, over {look.over_s:.0f} s."
     stack = _stack_quotes(look.workers) if look.workers else _any_stack(case)
@@ -212,17 +229,17 @@ def _proven(case: Case, stand: progress.Stand, look: Look, signature: Signature 
         )
     if look.missing is not None:
         return Hang(words=f"{words} Other nodes could not be looked at.", quotes=look.quotes, missing=look.missing)
-    category = signature.cause.category if signature is not None else "silent-hang"
-    shown = signature.cause.quotes[:2] if signature is not None else ()
+    category = fault.cause.category if fault is not None else "silent-hang"
+    shown = fault.cause.quotes[:2] if fault is not None else ()
     quotes = said.distinct((*shown, *stack, *look.quotes), most=8)
-    told = f" Its log shows {category}." if signature is not None else ""
-    sure = look.still and (look.sure or (signature is not None and signature.proof))
+    told = f" Its log shows {category}." if fault is not None else ""
+    sure = look.still and (look.sure or (fault is not None and fault.proof))
     return Hang(
         words=f"{words}{told} Nothing explains it.",
         quotes=quotes,
         proven=True,
         cause=category,
-        fix=_fix(look, signature),
+        fix=_fix(look, fault),
         confidence="high" if sure else "medium",
     )
 
@@ -238,7 +255,7 @@ def _any_stack(case: Case) -> tuple[Quote, ...]:
     return said.distinct((each.quote for each in found if each.threads), most=2)
 
 
-def _fix(look: Look, signature: Signature | None) -> str:
+def _fix(look: Look, fault: Signature | None) -> str:
     """Where to begin: the process that differs from the others, then the cause's usual remedy."""
     parts = []
     waiting = [worker for worker in look.workers if worker.doing is Doing.WAITING]
@@ -250,8 +267,8 @@ def _fix(look: Look, signature: Signature | None) -> str:
         parts.append(f"All wait{_in(waiting[0])}: look for the rank that never came, or the link between them.")
     elif others:
         parts.append(f"{_named(others[0])} is {others[0].doing.value}{_in(others[0])}: begin there.")
-    if signature is not None:
-        parts.append(signature.cause.action or USUAL.get(signature.cause.category, ("", ""))[1])
+    if fault is not None:
+        parts.append(fault.cause.action or USUAL.get(fault.cause.category, ("", ""))[1])
     else:
         parts.append(
             "Give what it waits for a time-out, so that it fails by itself; restart it from its last checkpoint."

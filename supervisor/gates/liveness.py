@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from supervisor.gates import progress, said
-from supervisor.gates.hang import Hang
-from supervisor.gates.hang import judge as judge_hang
+from supervisor.gates import hang, progress, said
 from supervisor.gates.record import Standing, Told, told
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, GateScore, Missing, Role, Score
@@ -50,12 +48,15 @@ def judge(case: Case) -> GateScore:
         "total": stand.total,
     }
     if stand.age <= allowed:
+        fault = hang.signature(case, stand)
+        shown = f" Its log shows {fault.cause.category} after that." if fault is not None else ""
         return GateScore(
             gate=GATE,
             name=NAME,
             result=Score.PASS,
-            reason=_alive(record, stand, allowed),
-            quotes=quotes,
+            reason=_alive(record, stand, allowed) + shown,
+            quotes=said.distinct((*quotes, *(fault.cause.quotes[:2] if fault is not None else ()))),
+            confidence="high" if fault is None else "medium",
             watch=f"no progress for more than {said.span(allowed.total_seconds())}",
             facts=facts,
         )
@@ -70,6 +71,9 @@ def _record(case: Case) -> Told | GateScore:
     for each in exhibits:
         if each.file is not None and (found := told(each.file, case.lines(each.file), case.subject.key)) is not None:
             why = _NOT_RUNNING.get(found.standing)
+            seen = case.subject.seen
+            if why is None and seen.state.ended:  # read again after the record was
+                why = f"{_NOT_RUNNING[Standing.ENDED]}: the newest reading says {seen.scheduler_state}, its record"
             if why is None:
                 return found
             return _error(f"{why} ({found.word})", said.unusable(each, found.quote.text), found.quote)
@@ -105,28 +109,28 @@ def _silent(
     if stand.age < hang_from:
         watch = f"progress; without any by {said.span(hang_from.total_seconds())} of silence its processes decide"
         return _soft(f"{reason} A hang is called from {said.span(hang_from.total_seconds())} on.", quotes, watch, facts)
-    return _from_hang(judge_hang(case, stand), reason, quotes, facts)
+    return _from_hang(hang.judge(case, stand), reason, quotes, facts)
 
 
 def _from_hang(
-    hang: Hang, reason: str, quotes: tuple[Quote, ...], facts: dict[str, float | int | str | None]
+    found: hang.Hang, reason: str, quotes: tuple[Quote, ...], facts: dict[str, float | int | str | None]
 ) -> GateScore:
-    whole = said.distinct((*quotes, *hang.quotes), most=12)
-    if hang.missing is not None:
-        return _error(f"{hang.words} {reason}", hang.missing, *whole)
-    if not hang.proven:
-        return _soft(f"{reason} {hang.words}", whole, hang.watch, facts)
+    whole = said.distinct((*quotes, *found.quotes), most=12)
+    if found.missing is not None:
+        return _error(f"{found.words} {reason}", found.missing, *whole)
+    if not found.proven:
+        return _soft(f"{reason} {found.words}", whole, found.watch, facts)
     return GateScore(
         gate=GATE,
         name=NAME,
         result=Score.FAIL,
-        reason=f"{reason} {hang.words}",
+        reason=f"{reason} {found.words}",
         quotes=whole,
         hard=True,
         wedge=True,
-        cause=hang.cause,
-        fix=hang.fix,
-        confidence=hang.confidence,
+        cause=found.cause,
+        fix=found.fix,
+        confidence=found.confidence,
         watch="any progress: a step, a moved counter, a finished trial",
         facts=facts,
     )

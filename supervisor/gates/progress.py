@@ -120,7 +120,8 @@ def _moved(case: Case, log: Log, speaks: bool) -> bool:
     """Whether this log shows progress that came after the last look at it."""
     known, stat = case.subject.log, case.subject.log.stat
     step = log.run.progress.step if log.run is not None else None
-    if step is not None and known.step is not None and step > known.step:
+    counts_steps = case.subject.bucket not in ("datagen", "eval")  # those count trials, in their store too
+    if counts_steps and step is not None and known.step is not None and step > known.step:
         return True
     if stat is None or stat.state is not LogState.READ or stat.path != log.exhibit.source:
         return False

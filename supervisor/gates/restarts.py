@@ -23,7 +23,8 @@ def judge(case: Case) -> Restarts:
     quotes = tuple(_quotes(case, row))
     same = newest is not None and len(row) >= case.limits.gating.doomed_repeats and bool(quotes) and not beyond
     burn = case.subject.burn
-    burned = burn.burned if burn is not None else len(case.past) or None
+    attempts = sum(each.name.startswith("attempt ") for each in case.past)  # links of a chain burn no restart
+    burned = burn.burned if burn is not None else attempts or None
     allowed = burn.allowed if burn is not None else None
     return Restarts(
         burned=burned,

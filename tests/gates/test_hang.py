@@ -182,6 +182,26 @@ def test_a_save_on_which_nobody_works_is_no_explanation():
     assert score.hard
 
 
+GPU = """\
+# sample 1 at 1795999731
+index, uuid, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], power.limit [W]
+0, GPU-8f1b2c3d-0000-1111-2222-333344445555, NVIDIA H100 80GB HBM3, {use} %, 71234 MiB, 81559 MiB, 512.30 W, 700.00 W
+"""
+
+
+def test_a_device_at_work_keeps_sleeping_processes_from_being_called_hung():
+    """PROBE-7: it computes, or it spins in a collective that no stack names."""
+    busy = judged(texts(stack="kernel-stack", **{"gpu-n1.csv": GPU.format(use=97)}))
+    quiet = judged(texts(stack="kernel-stack", **{"gpu-n1.csv": GPU.format(use=0)}))
+
+    assert (busy.hard, "a device is at work" in busy.reason) == (False, True)
+    assert quiet.hard
+
+
+def test_a_device_at_work_does_not_excuse_ranks_whose_stacks_wait_for_each_other():
+    assert judged(texts(**{"gpu-n1.csv": GPU.format(use=100)})).hard
+
+
 # -- the log's own words -----------------------------------------------------------------------------------------------
 
 

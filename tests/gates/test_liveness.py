@@ -6,7 +6,9 @@ from datetime import timedelta
 
 from supervisor import gates
 from supervisor.gates import liveness
-from supervisor.model.probe import Score
+from supervisor.model.findings import Quote
+from supervisor.model.job import JobState
+from supervisor.model.probe import Cause, Score
 from tests.gates.cases import Failed, assert_quotes_stand, some_case
 
 STEPS = """\
@@ -168,3 +170,30 @@ def test_a_job_that_waits_is_not_probed():
 
     assert score.result is Score.ERROR
     assert "does not run" in score.reason
+
+
+def test_a_job_that_the_newest_reading_shows_ended_is_an_error_whatever_its_older_record_says():
+    score = liveness.judge(some_case({"log.txt": STEPS}, seen={"state": JobState.FAILED, "scheduler_state": "FAILED"}))
+
+    assert score.result is Score.ERROR
+    assert "the newest reading says FAILED" in score.reason
+
+
+def test_a_fault_after_the_newest_progress_is_told_while_its_silence_is_still_allowed():
+    """FIND-6."""
+    fatal = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    cause = Cause(
+        category="gpu-oom",
+        confidence="high",
+        fingerprint="f",
+        quotes=(Quote("log.txt", 4, fatal),),
+        action="Shrink the batch.",
+        transience="deterministic",
+    )
+    case = some_case({"log.txt": f"{STEPS}{fatal}\n"}, bucket="sft", causes={"log.txt": cause})
+
+    score = liveness.judge(case)
+
+    assert (score.result, score.confidence) == (Score.PASS, "medium")
+    assert "Its log shows gpu-oom after that." in score.reason
+    assert score.quotes[-1].text == fatal
