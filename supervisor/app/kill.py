@@ -74,13 +74,14 @@ class Kills:
     async def run(self, stations: Sequence[Station], limit: timedelta, *, wait: bool = False) -> None:
         """Whatever is due, for at most ``limit``; what is left is claimed the next time.
 
-        ``wait``: until what was begun is over, too. Only clusters whose lease is ours count.
+        ``wait``: until what was begun is over, too. A cluster that another daemon holds is that one's affair.
         """
         async with self._one_at_a_time:
             until = self.clock() + limit
             by_name = {each.name: each for each in stations}
+            await self._let_go()
             ours = await self._ours(by_name)
-            await self._tidy(ours)
+            await self._look_after(ours)
             while ours and self.clock() < until:
                 errand = await self._claimed(ours)
                 if errand is not None:
@@ -91,9 +92,11 @@ class Kills:
                     return
 
     async def _ours(self, stations: Mapping[str, Station]) -> list[str]:
+        """Clusters with a kill in question whose lease is ours, or could be had."""
         now = self.clock()
-        owned = await self.writer.call(lambda store: store.owned(self.owner, now))
-        return [name for name in owned if name in stations]
+        asked = await self.writer.call(lambda store: store.clusters_in_question())
+        wanted = [stations[name] for name in asked if name in stations]
+        return sorted(await self.sweeper.taken(wanted, now)) if wanted else []
 
     async def _claimed(self, ours: Sequence[str]) -> Errand | None:
         now = self.clock()
@@ -105,16 +108,19 @@ class Kills:
 
     # -- what waits ------------------------------------------------------------------------------------------------
 
-    async def _tidy(self, ours: Sequence[str]) -> None:
-        """Let go of proposals whose time or facts are over; standing rules answer the others that they speak for."""
+    async def _let_go(self) -> None:
+        """What waited too long, wherever it is."""
         now = self.clock()
         for gone in await self.writer.call(lambda store: store.expire_due(now)):
             log.info("proposal.expired", proposal=gone.id, job=str(gone.job.ref), state=gone.state.value)
-        for proposal in await self.writer.call(lambda store: store.proposals()):
-            if proposal.job.cluster in ours:
-                await self._look_after(proposal)
 
-    async def _look_after(self, proposal: Proposal) -> None:
+    async def _look_after(self, ours: Sequence[str]) -> None:
+        """Withdraw proposals whose facts are over; standing rules answer the others that they speak for."""
+        for proposal in await self.writer.call(lambda store: store.proposals()) if ours else ():
+            if proposal.job.cluster in ours:
+                await self._answer(proposal)
+
+    async def _answer(self, proposal: Proposal) -> None:
         held = await self.writer.call(lambda store: store.job(proposal.job_row))
         entry = await self.writer.call(lambda store: store.verdict(proposal.verdict))
         why = still_open(entry.verdict, held) or forbidden(held, marks_of(self.settings))

@@ -94,6 +94,15 @@ class Proposals:
         with self._db.read("reading decisions") as connection:
             return [decision_in(row) for row in self._db.run(connection, f"{DECISION} {which}", values)]
 
+    def clusters_in_question(self) -> list[str]:
+        """Clusters with a proposal that waits or a kill that is not over and recorded yet, by name."""
+        text = (
+            "SELECT j.cluster FROM proposal p JOIN job j ON j.id = p.job WHERE p.state = 'open' "
+            "UNION SELECT cluster FROM errand WHERE finished_at IS NULL AND kind = 'kill' ORDER BY 1"
+        )
+        with self._db.read("looking where kills are in question") as connection:
+            return [row[0] for row in self._db.run(connection, text)]
+
     # ------------------------------------------------------------ what becomes of a proposal
 
     def withdraw(self, number: int, why: str, now: datetime, by: str = ITSELF) -> bool:
