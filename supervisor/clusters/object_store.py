@@ -8,6 +8,7 @@ import asyncio
 import configparser
 import os
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -182,8 +183,10 @@ async def _look(client: Any, wanted: TrialsWanted, prefix: str, asked: str) -> T
     if wanted.newest:
         chosen = sorted(chosen, key=lambda each: -each[2])[: wanted.results]
     job = await _job(client, wanted, prefix, where)
-    if not listed.keys and not wanted.after and job is None:
-        return TrialsUnread(f"{NOT_THERE}: no object below it", asked)
+    if not listed.keys and not wanted.after:
+        await _must_be_a_store(client, prefix)
+        why = "its listing is empty, though it holds a result of the job" if job else f"{NOT_THERE}: no object below it"
+        return TrialsUnread(why, asked)
     gate = asyncio.Semaphore(AT_ONCE)
     got = await asyncio.gather(*(_result(client, gate, each, wanted, where) for each in chosen))
     return TrialsSeen(
@@ -257,6 +260,13 @@ async def _job(client: Any, wanted: TrialsWanted, prefix: str, where: str) -> Tr
         raise _broken(error) from error
     changed = int(answer.meta["last_modified"].timestamp())
     return TrialFile(".", f"{where}/{RESULT}", changed, len(data), data)
+
+
+async def _must_be_a_store(client: Any, prefix: str) -> None:
+    """An empty listing counts only from what also says of a name that cannot be there that it is not (POLL-2): a page for
+    logging in, with status 200, looks like an empty listing to the library."""
+    if await _get(client, f"{prefix}not-there-{secrets.token_hex(8)}") is not None:
+        raise _Broken("it answers to names that cannot be there: no object store, or a page before it", "")
 
 
 async def _get(client: Any, key: str) -> bytes | None:

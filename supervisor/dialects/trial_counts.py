@@ -69,6 +69,8 @@ class Count:
     """When the listing that goes on began, seconds since 1970."""
     sweep_begun: int = 0
     """Trials begun that it has met so far."""
+    passes: int = 0
+    """Listings that came to their end."""
     read_at: float | None = None
     """Our clock: the last good look."""
 
@@ -111,14 +113,17 @@ def count(state: Mapping[str, object] | None, seen: TrialsSeen, now_s: float) ->
 
 def _swept(run: Count, seen: TrialsSeen, now_s: float) -> None:
     """Names in an object store do not sort by time: it is gone through whole, over as many looks as that takes, each going on
-    where the last one stopped; the next round counts what changed since this one began."""
+    where the last one stopped; the next round counts what changed since this one began. Once one round is through, counts are as
+    of that round and what was met since."""
     if run.after == "":
         run.sweep_s, run.sweep_begun = int(now_s), 0
     run.sweep_begun += seen.begun or 0
     run.after = seen.after
+    run.left -= seen.left
     if run.after:
-        run.left = max(run.left, 1)
+        run.left += 0 if run.passes else 1
     else:
+        run.passes += 1
         run.begun = run.sweep_begun
         run.since_s = max(
             run.since_s, min([run.sweep_s - MARGIN_S, *(changed for _, changed in run.doubtful.values())])
@@ -156,7 +161,7 @@ def counts_of(state: Mapping[str, object]) -> TrialCounts | None:
     took = ends[-1] - ends[0] if ends else 0
     return TrialCounts(
         figures=figures,
-        begun=run.begun,
+        begun=None if run.begun is None else max(run.begun, run.ended),
         avg_turns=run.turns / run.turns_of if run.turns_of else None,
         turns_of=run.turns_of,
         null_tokens=run.null_tokens,
