@@ -131,8 +131,9 @@ def _mine(lines: Sequence[str], job_id: str) -> list[tuple[int, str]]:
 
 
 def _json(file: str, lines: Sequence[str], key: JobKey) -> Told | None:
+    remarks = next((number for number, line in enumerate(lines) if line.startswith("# ")), len(lines))
     try:
-        body = json.loads("\n".join(lines))
+        body = json.loads("\n".join(lines[:remarks]))
     except (ValueError, RecursionError):
         return None
     if not isinstance(body, dict):
@@ -193,7 +194,23 @@ def _host(page: _Page, body: Mapping[str, Any], key: JobKey) -> Told | None:
         return Told(standing=Standing.WAITING, word="not started", quote=quote)
     if ended is not None:
         return Told(standing=Standing.ENDED, word="ended", quote=quote)
-    return Told(standing=Standing.RUNNING, word="no end is recorded", quote=quote)
+    return _process(page) or Told(standing=Standing.RUNNING, word="running (no end is recorded)", quote=quote)
+
+
+_LEADER = re.compile(r"# process: leader (?P<pid>\S*) (?P<word>\S+), (?P<left>\d{1,9}) of ")
+
+
+def _process(page: _Page) -> Told | None:
+    """What the process table said beside the record: a waiter that was killed leaves a record without an end."""
+    for number, line in enumerate(page.lines, 1):
+        found = _LEADER.match(line)
+        if found is not None:
+            quote = Quote(page.file, number, cut(line))
+            if int(found["left"]) == 0:
+                return Told(standing=Standing.ENDED, word="no process of it is left", quote=quote)
+            standing = Standing.SUSPENDED if found["word"] == "stopped" else Standing.RUNNING
+            return Told(standing=standing, word=f"running ({found['left']} live)", quote=quote)
+    return None
 
 
 def _kubernetes(page: _Page, body: Mapping[str, Any], key: JobKey) -> Told | None:

@@ -107,6 +107,24 @@ def test_a_name_that_says_a_state_too_makes_the_state_unsure():
     assert found.standing is Standing.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("remark", "standing"),
+    [
+        ("# process: leader 10459 there, 3 of its group and session live", Standing.RUNNING),
+        ("# process: leader 10459 stopped, 1 of its group and session live", Standing.SUSPENDED),
+        ("# process: leader 10459 gone, 0 of its group and session live", Standing.ENDED),
+    ],
+)
+def test_beside_a_launch_record_the_process_table_speaks(remark: str, standing: Standing):
+    """A waiter that was killed leaves a record without an end."""
+    lines = [*lines_of((RECORDS / "host-running.json").read_text()), remark]
+
+    found = told("record", lines, JobKey("box", "1", "caae0b3a537b42f984a5e4c9504f8aed"))
+
+    assert found is not None
+    assert (found.standing, found.quote.text) == (standing, remark)
+
+
 def test_a_text_of_no_known_form_says_nothing():
     for text in ("", "slurm_load_jobs error: Invalid job id specified", "[]", "{}", '{"status": 3}', '{"job": []}'):
         assert told("record", lines_of(text), JobKey("cluster-a", "42", "1000")) is None
