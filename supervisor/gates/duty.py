@@ -100,7 +100,7 @@ def measure(trials: Iterable[Trial], limits: Gating) -> DutyCycle | None:
     for trial in trials:
         named.setdefault(trial.name, trial)
     known = list(named.values())
-    timed = [trial for trial in known if trial.took_s is not None and trial.took_s > 0]
+    timed = [trial for trial in known if trial.took_s is not None and 0 < trial.took_s < math.inf]
     if not timed:
         return None
     shares = {name: spread for name, part in _PARTS.items() if (spread := _spread(_shares(timed, part))) is not None}
