@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -68,7 +68,9 @@ def judge(case: Case, stand: progress.Stand) -> Hang:
     if computing is not None:
         words, quotes = computing
         return Hang(
-            words=f"{_unproven(look)}: {words}.", quotes=said.distinct((*quotes, *look.quotes)), watch=_watch(stand)
+            words=f"{_unproven(look)}: {words}.",
+            quotes=said.distinct((*quotes, *look.quotes)),
+            watch=_watch(stand, look),
         )
     if look.still or told:
         return _proven(case, stand, look, fault)
@@ -80,12 +82,15 @@ def judge(case: Case, stand: progress.Stand) -> Hang:
     quotes = look.quotes
     if fault is not None:
         quotes = said.distinct((*fault.cause.quotes[:2], *quotes))
-    return Hang(words=f"{_unproven(look)}.", quotes=quotes, watch=_watch(stand))
+    return Hang(words=f"{_unproven(look)}.", quotes=quotes, watch=_watch(stand, look))
 
 
-def _watch(stand: progress.Stand) -> str:
-    age = stand.age.total_seconds() if stand.age is not None else 0.0
-    return f"a stack dump by py-spy or gdb that names a wait for other ranks, or another {said.span(age)} of silence"
+def _watch(stand: progress.Stand, look: Look) -> str:
+    again = f"another {said.span(stand.age.total_seconds() if stand.age is not None else 0.0)} of silence"
+    busy = [worker for worker in look.workers if worker.doing not in stillness.STILL]
+    if busy and all(worker.stack is not None and worker.stack.named for worker in busy):
+        return f"{_named(busy[0]).lower()}, now busy{_in(busy[0])}, in a wait for others at the next probe, or {again}"
+    return f"a stack dump by py-spy or gdb that names a wait for other ranks, or {again}"
 
 
 def _unproven(look: Look) -> str:
@@ -218,7 +223,7 @@ def _consistent(text: str, stand: progress.Stand) -> bool:
 
 def _proven(case: Case, stand: progress.Stand, look: Look, fault: Signature | None) -> Hang:
     words = f"{look.words}." if look.workers else "Its log says that it hangs."
-    words = words if not look.over_s else f"{words[:-1]}, over {look.over_s:.0f} s."
+    words = words if not look.over_s else f"{words[:-1]} (over {look.over_s:.0f} s)."
     stack = _stack_quotes(look.workers) if look.workers else _any_stack(case)
     if not stack:
         missing = said.missing(case, Role.STACK)
@@ -264,7 +269,7 @@ def _fix(look: Look, fault: Signature | None) -> str:
         late = others[0]
         parts.append(f"{_named(late)} is {late.doing.value}{_in(late)} while {len(waiting)} wait for it: begin there.")
     elif waiting:
-        parts.append(f"All wait{_in(waiting[0])}: look for the rank that never came, or the link between them.")
+        parts.append(_all_wait(waiting))
     elif others:
         parts.append(f"{_named(others[0])} is {others[0].doing.value}{_in(others[0])}: begin there.")
     if fault is not None:
@@ -274,6 +279,15 @@ def _fix(look: Look, fault: Signature | None) -> str:
             "Give what it waits for a time-out, so that it fails by itself; restart it from its last checkpoint."
         )
     return " ".join(part for part in parts if part)
+
+
+def _all_wait(waiting: Sequence[Worker]) -> str:
+    """All in one collective: someone unseen, or the link. In several: they came out of step."""
+    places = tuple(dict.fromkeys(worker.where for worker in waiting if worker.where))
+    if len(places) > 1:
+        shown = f"{', '.join(places[:-1])} and {places[-1]}" if len(places) < 4 else f"{len(places)} different places"
+        return f"They wait in different collectives, {shown}: make all ranks call the same ones in the same order."
+    return f"All wait{_in(waiting[0])}: look for the rank that never came, or the link between them."
 
 
 def _named(worker: Worker) -> str:

@@ -54,14 +54,13 @@ MEND = (
 
 
 def reasoning(row: str, subject: Subject, scores: Sequence[GateScore], restarts: Restarts, mark: Mark) -> str:
-    """Two to four sentences: where it stands, what decides, what else was found, what is new about it."""
-    sentences = [f"Attempt {subject.attempt} is {subject.seen.scheduler_state}{_at(mark)}."]
+    """Two to four sentences: where it stands and what is new about it, what decides, what else was found."""
+    fresh = f"; new about it: {subject.fresh_setting.strip().rstrip('.')}" if subject.fresh_setting else ""
+    sentences = [f"Attempt {subject.attempt} is {subject.seen.scheduler_state}{_at(mark)}{fresh}."]
     sentences.append(_deciding(row, scores, restarts))
     if rest := _rest(row, scores):
         sentences.append(rest)
-    if subject.fresh_setting:
-        sentences.append(f"New about it: {subject.fresh_setting.rstrip('.')}.")
-    elif subject.exempt:
+    if subject.exempt:
         sentences.append(
             "It is tagged as an ablation or a calibration: this is an observation, and nothing is proposed."
         )
@@ -80,18 +79,18 @@ def _deciding(row: str, scores: Sequence[GateScore], restarts: Restarts) -> str:
     if row == "no gate was judged":
         return "No gate was judged, so nothing is known of it."
     if row == "evidence is missing":
-        return f"{_gates(errors)} could not be judged: {first_sentence(errors[0].reason)}"
+        return f"{_gates(errors)} could not be judged: {beginning(errors[0].reason)}"
     if row == "a wedge without a stack dump":
         return f"{_gates([s for s in fails if s.hard])} would fail hard, but no stack dump was taken while it lives."
     if row == "doomed":
         return f"It repeats one failure: {restarts.words}, and it runs again."
     if row == "a hard failure":
         hard = [score for score in fails if score.hard and score.gate != "D"]
-        return f"{_gates(hard)} fails hard ({', '.join(dict.fromkeys(s.cause for s in hard))}): {first_sentence(hard[0].reason)}"
+        return f"{_gates(hard)} fails hard ({', '.join(dict.fromkeys(s.cause for s in hard))}): {beginning(hard[0].reason, 2)}"
     if row == "a failure in doubt":
-        return f"{_gates(fails)} {'fail' if len(fails) > 1 else 'fails'}, but not beyond doubt: {first_sentence(fails[0].reason)}"
+        return f"{_gates(fails)} {'fail' if len(fails) > 1 else 'fails'}, but not beyond doubt: {beginning(fails[0].reason, 2)}"
     passed = [score for score in scores if score.result is Score.PASS]
-    return f"{_gates(passed)} {'pass' if len(passed) > 1 else 'passes'}: {first_sentence(passed[0].reason)}"
+    return f"{_gates(passed)} {'pass' if len(passed) > 1 else 'passes'}: {beginning(passed[0].reason)}"
 
 
 def _rest(row: str, scores: Sequence[GateScore]) -> str:
@@ -117,10 +116,10 @@ def _gates(scores: Sequence[GateScore]) -> str:
     return f"Gates {', '.join(letters[:-1])} and {letters[-1]}"
 
 
-def first_sentence(text: str) -> str:
-    """Up to the first full stop that ends a sentence: ``1.5`` and ``out.log`` end none."""
-    found = re.search(r"[.!?](?=\s+[A-Z])", text)
-    whole = text[: found.end()] if found else text
+def beginning(text: str, sentences: int = 1) -> str:
+    """The first sentences. A full stop ends one only before a capital: ``1.5`` and ``out.log`` end none."""
+    parts = re.split(r"(?<=[.!?])\s+(?=[A-Z])", text.strip())
+    whole = " ".join(parts[:sentences])
     return whole if whole.endswith((".", "!", "?")) else f"{whole}."
 
 

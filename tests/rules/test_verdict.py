@@ -165,7 +165,7 @@ def test_an_exempt_job_is_judged_like_any_other_and_said_to_be_an_observation():
 
 def test_what_is_new_about_it_is_told():
     assert (
-        "New about it: 64 instead of 32 nodes."
+        "; new about it: 64 instead of 32 nodes."
         in ruled(score("A"), case=a_case(fresh_setting="64 instead of 32 nodes")).reasoning
     )
 
