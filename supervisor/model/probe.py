@@ -289,6 +289,8 @@ class GateScore:
     fix: str = ""
     """Of a failure: what to change, concretely."""
     confidence: str = "high"
+    early: bool = False
+    """It passes because it is too early to fail, as before the first rollout: that proves no setting (RL-10)."""
     watch: str = ""
     """What to watch, and the signal that would flip this score (PROBE-7)."""
     facts: Mapping[str, float | int | str | None] = field(default_factory=dict)
@@ -357,9 +359,9 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether it proves its setting: NO-KILL, and no gate failed (RL-10)."""
+        """Whether it proves its setting: NO-KILL, no gate failed, and none passed for being early (RL-10)."""
         return self.ruling is Ruling.NO_KILL and all(
-            each.result in (Score.PASS, Score.NOT_APPLICABLE) for each in self.gates
+            each.result in (Score.PASS, Score.NOT_APPLICABLE) and not each.early for each in self.gates
         )
 
     @property
