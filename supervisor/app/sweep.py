@@ -23,11 +23,14 @@ from supervisor.app.writing import Writer
 from supervisor.model.errors import ClusterError, StoreError
 from supervisor.model.lifecycle import Transition
 from supervisor.model.polling import Polled, Reading, Unreached
+from supervisor.model.proposals import ProposalState
 from supervisor.model.records import PollRecord
 from supervisor.rules.memory import Memory
+from supervisor.rules.probing import Judged, errands
 from supervisor.rules.step import Steps, step
 
 if TYPE_CHECKING:
+    from supervisor.app.settings import Settings
     from supervisor.store.store import Store
 
 log = structlog.get_logger("supervisor.sweep")
@@ -69,6 +72,19 @@ class TickDone:
         return self.trouble is None and all(each.state in ("ok", "skipped", "elsewhere") for each in self.clusters)
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often jobs are probed without anybody asking (RL-10)."""
+
+    every: timedelta = timedelta(minutes=12)
+    """Least time between two probes of a job whose setting is new: an interval, less what a tick may come early."""
+    new_settings: bool = True
+
+    @classmethod
+    def of(cls, settings: Settings) -> Pace:
+        return cls(timedelta(seconds=settings.interval_s * 0.8), settings.probe.rl_new_settings)
+
+
 class Sweeper:
     """Polls stations and stores what follows. One at a time per station: a tick and a narrower look never overlap."""
 
@@ -81,9 +97,11 @@ class Sweeper:
         owner: str,
         lease_s: float,
         trials: Trials | None = None,
+        pace: Pace = Pace(),
     ) -> None:
         self.writer, self.rooms, self.follower, self.clock = writer, rooms, follower, clock
         self.owner, self.lease_s, self.trials = owner, lease_s, trials
+        self.pace = pace
         self._busy: dict[str, asyncio.Lock] = {}
         self._visits: dict[str, asyncio.Task[Swept]] = {}
 
@@ -206,9 +224,20 @@ class Sweeper:
             return self._swept(station, "unknown", reading.reason, began)
         runs, rooms = self.follower.runs(station), self.rooms
         trials = self.trials.facts(station) if self.trials is not None else {}
+        judged = await self.writer.call(lambda store: _judged(store, station.name, self.pace))
         steps = step(
-            station.memory, reading, rooms.book, rooms.bucket_of, rooms.examine, now, runs, news, trials=trials
+            station.memory,
+            reading,
+            rooms.book,
+            rooms.bucket_of,
+            rooms.examine,
+            now,
+            runs,
+            news,
+            judged.standing,
+            trials=trials,
         )
+        probes = errands(station.memory, steps.changed, steps.probe, judged, rooms.book, now, self.pace.every)
         live = len(station.memory.live) + sum(
             held.life.phase.live - (job in station.memory.live) for job, held in steps.changed.items()
         )
@@ -219,7 +248,7 @@ class Sweeper:
             changed=[*steps.retired, *steps.changed.values()],
             transitions=steps.transitions,
             attempts=steps.attempts,
-            errands=steps.errands,
+            errands=[*steps.errands, *probes],
             listed=len(reading.lines),
             at=now,
         )
@@ -253,6 +282,16 @@ class Sweeper:
                     sign=move.read.sign.value,
                     reason=move.read.reason,
                 )
+
+
+def _judged(store: Store, cluster: str, pace: Pace) -> Judged:
+    """What the rules must know of verdicts: a few queries a cluster, none a job."""
+    waiting = store.proposals(ProposalState.OPEN, ProposalState.APPROVED)
+    return Judged(
+        standing=store.standing(cluster),
+        proposed={(each.job, each.attempt) for each in waiting if each.job.cluster == cluster},
+        passed=store.passed_settings() if pace.new_settings else None,
+    )
 
 
 def _without_history(store: Store, record: PollRecord) -> PollRecord:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 
 from supervisor.model.facts import Held, LogFacts
 from supervisor.model.findings import Finding, Severity
-from supervisor.model.job import JobState
+from supervisor.model.job import JobKey, JobState
 from supervisor.model.lifecycle import Phase
 from supervisor.model.probe import Mark, Ruling, Standing
-from supervisor.model.rulebook import Limits
+from supervisor.model.records import ErrandWanted
+from supervisor.model.rulebook import Limits, Rulebook
 from supervisor.rules.memory import Memory
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -190,6 +191,47 @@ def _pause(last: Standing, since: datetime, limits: Limits) -> timedelta:
     if last.ruling is Ruling.KILL:
         return AGAIN_AFTER_KILL
     return min(SELDOM, max(limits.suspect_look, abs(last.taken_at - since)))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the store knows of one cluster's verdicts, read once for a visit."""
+
+    standing: Mapping[JobKey, Standing] = field(default_factory=dict)
+    """Newest verdict of each living job that has one."""
+    proposed: Collection[tuple[JobKey, int]] = ()
+    """Attempts whose kill waits for a person, or was approved."""
+    passed: Collection[str] | None = None
+    """Settings that passed; None where new settings are not to be probed."""
+
+
+def errands(
+    memory: Memory,
+    changed: Mapping[str, Held],
+    asked: Collection[str],
+    judged: Judged,
+    book: Rulebook,
+    now: datetime,
+    every: timedelta,
+) -> list[ErrandWanted]:
+    """Probes that one reading makes wanted, the most urgent first; at most one of each job, however often it is wanted.
+
+    ``asked``: ids of jobs that became suspect by this reading, whether they were remembered before or not.
+    """
+    found: list[tuple[int, str, ErrandWanted]] = []
+    for job in {*memory.live, *asked}:
+        held = changed.get(job) or memory[job]
+        if held.life.phase not in (Phase.SUSPECT, Phase.WEDGED) and held.bucket != "rl":
+            continue
+        verdict = judged.standing.get(held.key)
+        setting = setting_of(held, origin_of(memory, held)) if judged.passed is not None and held.bucket == "rl" else ""
+        waits = (held.key, held.life.attempt) in judged.proposed
+        limits = book.limits_of(held.bucket)
+        why = wanted(held, verdict, setting, judged.passed, now, limits, proposed=waits, every=every)
+        if why is not None:
+            payload = {"why": why.reason, "priority": why.priority, "attempt": held.life.attempt}
+            found.append((why.priority, job, ErrandWanted("probe", held.key, payload, mark_of(held, verdict))))
+    return [errand for _, _, errand in sorted(found, key=lambda each: each[:2])]
 
 
 def mark_of(held: Held, standing: Standing | None) -> str:
