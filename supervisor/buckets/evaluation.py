@@ -26,6 +26,7 @@ KIND = Kind(
         Shown(title="pass-rate", cell="metric", key="pass_rate"),
         Shown(title="Mean", cell="metric", key="mean"),
         Shown(title="top exc", cell="word", key="top_exception"),
+        Shown(title="Infra", cell="infra", drop=2),
     ),
     trend="mean",
     exempt=("DCAgent2/",),

@@ -14,6 +14,7 @@ KEPT_TRIALS = 2000
 """Trials whose last event is remembered, so that a retry replaces its failure."""
 KEPT_EXCEPTIONS = 64
 KEPT_FAILURES = 16
+KEPT_CHECKPOINTS = 8
 RECENT_TRIALS = 100
 """Newest scored trials of which a pass rate is told (RL-2)."""
 
@@ -32,6 +33,8 @@ class Engines:
     last_answered: list[object] | None = None
     last_refused: list[object] | None = None
     last_failed: list[object] | None = None
+    answered_seen: float | None = None
+    """When the newest answer was read, seconds since 1970."""
 
     def take(self, reading: Reading) -> None:
         values: dict[str, object] = {name: wire(value) for name, value in list(reading.metrics.items())[:40]}
@@ -164,6 +167,8 @@ class Announced:
     finish_word: str = ""
     checkpoint_step: int | None = None
     checkpoint: Json | None = None
+    checkpoints: list[int] = field(default_factory=list)
+    """Steps of the newest announced ones, oldest first; begun anew where the run went back behind them."""
     skips: int = 0
     skip: Json | None = None
     hidden_nan: int = 0
@@ -172,6 +177,8 @@ class Announced:
     failures: list[Json] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
     """Where its trials go, by what that folder holds (``trials``, ``jobs``), as printed last."""
+    infra: dict[str, str] = field(default_factory=dict)
+    """The newest word of the tunnel and of the engine's address."""
 
     def take(self, reading: Reading, seen: float | None) -> None:
         assert reading.kind is ReadingKind.BANNER
@@ -182,6 +189,8 @@ class Announced:
             self.checkpoint = mark
             if reading.step is not None:
                 self.checkpoint_step = max(reading.step, self.checkpoint_step or 0)
+                self.checkpoints = [step for step in self.checkpoints if step < reading.step][-KEPT_CHECKPOINTS + 1 :]
+                self.checkpoints.append(reading.step)
         elif label == "nonfinite_grad":
             if (not reading.repeated and reading.rank in (None, 0)) or self.skip is None:
                 self.skips += 1
@@ -192,6 +201,8 @@ class Announced:
         elif label == "rank_failed":
             self.failures.append(mark)
             del self.failures[KEPT_FAILURES:]
+        elif reading.dialect == "infra":
+            self.infra[label] = reading.detail
         elif label in ("trials", "jobs") and reading.dialect == "places":
             self.places[label] = reading.detail
 

@@ -10,8 +10,6 @@ from supervisor.dialects.roster import readers_of
 
 RL = ("skyrl", "verl", "openrlhf", "slime", "trl", "nemo_rl")
 SFT = ("hf_trainer", "llamafactory", "trl-preference", "verl-sft", "torchtitan", "megatron", "levanter")
-SILENT = frozenset({"ray", "tqdm", "iris", "plain", "elastic"})
-"""They speak under any kind of work."""
 
 
 def recognise(lines: Iterable[str]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from supervisor.dialects import (
     evals,
     harbor,
     hf_trainer,
+    infra,
     iris,
     levanter,
     llamafactory,
@@ -51,7 +52,7 @@ class Dialect(Protocol):
 
 DIALECTS: tuple[Dialect, ...] = (
     vllm, skyrl, openrlhf, slime, verl, torchtitan, llamafactory, trl, hf_trainer, megatron, nemo_rl, harbor, tqdm, evals,
-    levanter, elastic, iris, ray, plain, places,
+    levanter, elastic, iris, ray, plain, places, infra,
 )  # fmt: skip
 LONG = frozenset({"skyrl", "openrlhf", "slime", "verl", "llamafactory", "trl", "hf_trainer"})
 """Dialects whose lines may be long; the others are shown only a line's beginning."""

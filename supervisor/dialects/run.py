@@ -11,6 +11,7 @@ from supervisor.dialects.heard import Announced, Engines, Timers, TrialCounts
 from supervisor.dialects.numbers import wire
 from supervisor.dialects.rows import Rows
 from supervisor.dialects.steps import Json, StepTrack, mark_of
+from supervisor.dialects.vocabulary import outcome_of
 from supervisor.model.readings import Reading, ReadingKind
 
 VERSION = 1
@@ -238,8 +239,10 @@ class Run:
         moved = self.trials.take(reading)
         if moved:
             self._mark("trial", reading, seen)
-        if self.trials.done > before or (moved and reading.detail == "progress"):
-            self._mark("progress", reading, seen)  # rollouts that end are the work of a step, too
+        event, _, exception = reading.detail.partition(" ")
+        ended = event == "completed" or (event == "failed" and outcome_of(exception).group == "expected")
+        if (self.trials.done > before and ended) or (moved and event == "progress"):
+            self._mark("progress", reading, seen)  # rollouts that end are the work of a step, too; broken ones are none
         if reading.detail == "progress" and reading.step is not None:
             self.trial_track.set_total(reading.total, 3)
             self.trial_track.reach(reading.step, reading, seen, elapsed_s=reading.elapsed_s)

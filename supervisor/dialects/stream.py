@@ -181,6 +181,7 @@ def _count_access(run: Run, frames: bytes, whole: bytes, base: int) -> None:
         count = frames.count(mark)
         if count:
             setattr(engines, name, getattr(engines, name) + count)
+            engines.answered_seen = run.seen if name == "answered" else engines.answered_seen
     for name, marks in _LAST_SAID.items():
         last = max(frames.rfind(mark) for mark in marks)
         if last >= 0:

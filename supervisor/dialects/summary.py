@@ -77,6 +77,8 @@ def summarise(state: State, bucket: str | None = None, *, ended: bool = False, p
         unread=Unread(**{name: count for name, count in run.unread.items() if name in Unread.__dataclass_fields__}),
         lines=run.lines,
         offset=run.offset,
+        checkpoints=tuple(run.announced.checkpoints),
+        infra=_infra(run),
         places=dict(run.announced.places),
     )
 
@@ -247,6 +249,24 @@ def _engine(run: Run) -> EngineView:
         last_refused=_said([engines.last_refused])[0] if engines.last_refused else None,
         last_failed=_said([engines.last_failed])[0] if engines.last_failed else None,
     )
+
+
+def _infra(run: Run) -> dict[str, str]:
+    """What the work stands on, as far as the log tells; a word begins with ``ok``, ``bad``, or ``quiet`` for no news (EVAL-1)."""
+    told = dict(run.announced.infra)
+    engines, trial, stats = run.engines, run.marks.get("trial"), run.marks.get("engine")
+    places = {"answered": engines.last_answered, "refused": engines.last_refused, "failed": engines.last_failed}
+    newest = {name: int(str(place[0])) for name, place in places.items() if place}
+    if newest:
+        last = max(newest, key=lambda name: newest[name])
+        fresh = engines.answered_seen == run.seen
+        told["engine"] = f"{'ok' if fresh else 'quiet'} {engines.answered}×" if last == "answered" else f"bad {last}"
+    elif stats is not None:
+        running = engines.latest.get("running")
+        told["engine"] = f"ok {running:g} running" if running and stats["seen"] == run.seen else "quiet"
+    if trial is not None:
+        told["trials"] = "ok" if trial["seen"] == run.seen else "quiet"
+    return told
 
 
 def _values(values: Mapping[str, object]) -> dict[str, float]:

@@ -11,7 +11,8 @@ class Shown:
 
     title: str
     cell: str
-    """How a cell is made: ``metric``, ``percent`` (of a share), ``word``, ``steps`` (step/total), ``pair`` (two metrics)."""
+    """How a cell is made: ``metric``, ``percent`` (of a share), ``word``, ``steps`` (step/total), ``pair`` (two metrics), or
+    ``infra`` (what the work stands on)."""
     key: str = ""
     """Metric key of the contract."""
     of: str = ""

@@ -285,6 +285,11 @@ class RunSummary:
     unread: Unread
     lines: int | None
     offset: int
+    checkpoints: tuple[int, ...] = ()
+    """Steps of the newest announced checkpoints, oldest first; bounded."""
+    infra: Mapping[str, str] = field(default_factory=dict)
+    """What an evaluation stands on, as far as the log tells, by name (``tunnel``, ``api_base``, ``engine``, ``trials``): a word
+    that begins with ``ok``, ``bad``, or ``quiet`` where the newest piece of log says nothing of it."""
     places: Mapping[str, str] = field(default_factory=dict)
     """Where its trials go, as the log printed it last: by what that folder holds, ``trials`` or ``jobs``."""
 

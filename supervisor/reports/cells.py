@@ -16,6 +16,8 @@ DASH = "—"
 def own(shown: Any, job: Any, run: Mapping[str, Any]) -> str:
     """One cell of a kind's own column."""
     metrics = run.get("metrics") or {}
+    if shown.cell == "infra":
+        return _infra(run.get("infra") or {})
     if shown.cell == "steps":
         return _steps(job, metrics.get(shown.key) if shown.key else None)
     value = metrics.get(shown.key)
@@ -27,6 +29,21 @@ def own(shown: Any, job: Any, run: Mapping[str, Any]) -> str:
     if shown.cell == "percent":
         return f"{value:.0%}" if isinstance(value, (int, float)) else str(value)
     return str(value) if shown.cell == "word" else number(value)
+
+
+INFRA = (("tunnel", "tunnel"), ("api_base", "api"), ("engine", "engine"), ("trials", "trials"))
+SIGNS = {"ok": "✓", "bad": "✗", "quiet": "…"}
+
+
+def _infra(told: Mapping[str, str]) -> str:
+    """``tunnel✓ api✓ engine✓ 1240× trials…``: what the log tells of; what is bad is said in words (EVAL-1)."""
+    words = []
+    for key, name in INFRA:
+        if key in told:
+            sign, _, more = told[key].partition(" ")
+            shown = more if sign == "bad" or key == "engine" else ""
+            words.append(f"{name}{SIGNS.get(sign, '')} {shown}".rstrip())
+    return " ".join(words) or DASH
 
 
 def _steps(job: Any, counted: object) -> str:
@@ -59,8 +76,6 @@ def trend(kind: Any, run: Mapping[str, Any]) -> str:
     words = [f"{sparkline(points)} {direction(points, kind.good, kind.steady)}"] if points else []
     if run.get("checkpoint_step") is not None:
         words.append(f"checkpoint announced at {run['checkpoint_step']}")
-    if kind.name == "eval" and run.get("answered"):
-        words.append(f"engine answered {run['answered']}×")
     return "; ".join(words) or DASH
 
 

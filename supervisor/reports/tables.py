@@ -98,7 +98,13 @@ class _Shape:
 
     def table(self, jobs: Sequence[Any]) -> list[str]:
         own = [
-            Column(each.title, right=each.cell != "word", least=9, most=18, drop=each.drop)
+            Column(
+                each.title,
+                right=each.cell not in ("word", "infra"),
+                least=9,
+                most=44 if each.cell == "infra" else 18,
+                drop=each.drop,
+            )
             for each in self.kind.columns
         ]
         rows = []

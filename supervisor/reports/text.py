@@ -24,7 +24,7 @@ def plain(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-_NARROW = frozenset("—…×→·▁▂▃▄▅▆▇█─│┌┬┐├┼┤└┴┘")
+_NARROW = frozenset("—…×✓✗→·▁▂▃▄▅▆▇█─│┌┬┐├┼┤└┴┘")
 """What our own words hold beside letters; each takes one column."""
 
 

@@ -77,6 +77,7 @@ def run_facts(summary: RunSummary) -> RunFacts:
         regime=regime(summary),
         checkpoint_step=summary.checkpoint_step,
         answered=summary.engine.answered or None,
+        infra=dict(summary.infra),
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from supervisor.dialects import follow, summarise
 from tests.dialects.reads import readings_of, summary_of
 
+NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 V0 = (
     "INFO 02-25 12:11:31 metrics.py:455] Avg prompt throughput: 1975.2 tokens/s, Avg generation throughput: 188.0 tokens/s, "
     "Running: 3 reqs, Swapped: 0 reqs, Pending: 2 reqs, GPU KV cache usage: 4.6%, CPU KV cache usage: 0.0%.\n"
@@ -121,3 +125,35 @@ def test_looks_at_a_servers_health_and_numbers_are_no_answers() -> None:
     assert engine.last_answered is not None
     assert engine.last_answered.text == work.strip()
     assert engine.last_answered.line == 4
+
+
+TUNNEL = "2026-07-01T12:00:00Z INF Registered tunnel connection connIndex=0 location=sjc01\n"
+POST = 'INFO:     10.0.0.1:44566 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "infra"),
+    [
+        (TUNNEL, {"tunnel": "ok"}),
+        (TUNNEL + "ERR Serve tunnel error error=timeout\n", {"tunnel": "bad broken"}),
+        ("agent kwargs: {'api_base': 'https://eval-7.example.org/v1', 'model': 'a'}\n", {"api_base": "ok public"}),
+        ("OPENAI_BASE_URL=http://10.4.0.7:8000/v1\n", {"api_base": "bad internal address"}),
+        ("api_base=http://node17:8000/v1\n", {"api_base": "bad internal address"}),
+        (POST * 3, {"engine": "ok 3×"}),
+        (POST + POST.replace("200 OK", "502 Bad Gateway"), {"engine": "bad failed"}),
+        (V1, {"engine": "ok 2 running"}),
+        ("task-3__ab12c | Trial completed reward=1.0\n", {"trials": "ok"}),
+    ],
+)
+def test_what_an_evaluation_stands_on_is_told_as_far_as_the_log_tells(log: str, infra: dict[str, str]) -> None:
+    """EVAL-1: tunnel, public address, engine's answers, trials that move."""
+    assert summary_of(log, "eval").infra == infra
+
+
+def test_what_the_newest_piece_of_log_says_nothing_of_is_quiet() -> None:
+    """EVAL-1: a growing count is an engine that answers; the same count again is none."""
+    first = (POST + "task-3__ab12c | Trial completed reward=1.0\n").encode()
+    state, _ = follow(None, first, 0, seen_at=NOON)
+    state, _ = follow(state, b"still here\n", len(first), seen_at=NOON + timedelta(minutes=15))
+
+    assert summarise(state, "eval").infra == {"engine": "quiet 1×", "trials": "quiet"}

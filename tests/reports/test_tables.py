@@ -59,6 +59,17 @@ def test_what_was_not_emitted_is_a_dash_and_never_zero() -> None:
     assert cells[2:7] == ["0", "—", "—", "—", "—"]
 
 
+def test_an_evaluation_tells_what_it_stands_on() -> None:
+    """EVAL-1: what is bad in words; what its log does not tell is not there."""
+    infra = {"tunnel": "ok", "api_base": "bad internal address", "engine": "ok 1240×", "trials": "quiet"}
+    run = {"metrics": {"pass_rate": 0.21, "trials": 142}, "infra": infra}
+    told = shown(a_run(name="eval-a", bucket="eval", step=142, total=300, metrics=json.dumps(run)))
+
+    assert "tunnel✓ api✗ internal address engine✓ 1240× trials…" in told
+    assert "Infra" in told
+    assert "tunnel" not in shown(a_run(name="eval-a", bucket="eval", metrics=json.dumps({"metrics": {"trials": 1}})))
+
+
 def test_values_that_are_no_numbers_are_shown_as_such() -> None:
     assert "NaN" in shown(a_run(metrics=json.dumps({"metrics": {"grad_norm": "NaN", "reward": "-Infinity"}})))
 
