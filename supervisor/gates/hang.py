@@ -89,7 +89,8 @@ def _watch(stand: progress.Stand, look: Look) -> str:
     again = f"another {said.span(stand.age.total_seconds() if stand.age is not None else 0.0)} of silence"
     busy = [worker for worker in look.workers if worker.doing not in stillness.STILL]
     if busy and all(worker.stack is not None and worker.stack.named for worker in busy):
-        return f"{_named(busy[0]).lower()}, now busy{_in(busy[0])}, in a wait for others at the next probe, or {again}"
+        late = busy[0]
+        return f"{_named(late)}, now {late.doing.value}{_in(late)}, in a wait for others at the next probe, or {again}"
     return f"a stack dump by py-spy or gdb that names a wait for other ranks, or {again}"
 
 
@@ -122,7 +123,7 @@ def _benign(case: Case, stand: progress.Stand, look: Look) -> tuple[str, tuple[Q
         return words, (quote, look.active[0].quote)
     if run is not None and run.finished is not None and progress.at_or_after(run.finished, log):
         return "its program says that its work is done", said.mark(case, log.file, run.finished)
-    if (moving := _trials(case, stand)) is not None:
+    if (moving := _trials(case, stand) or _written(case)) is not None:
         return moving
     return _generating(case, stand, look)
 
@@ -159,6 +160,25 @@ def _trials(case: Case, stand: progress.Stand) -> tuple[str, tuple[Quote, ...]] 
     if run is not None and progress.after(run.last_trial, stand.log) and progress.fresh(run.last_trial, run, case):
         return "trials still begin and end", said.mark(case, stand.log.file, run.last_trial)
     return None
+
+
+_ENTRY = re.compile(r"(?P<at>\d{9,11}) \d{1,18} (directory|file) ")
+
+
+def _written(case: Case) -> tuple[str, tuple[Quote, ...]] | None:
+    """A checkpoint within what silence may last: the work goes on, and its log does not show it."""
+    newest: tuple[float, str, int] | None = None
+    for exhibit in case.read(Role.CHECKPOINTS):
+        for number, line in enumerate(case.lines(exhibit.file or ""), 1):
+            found = _ENTRY.match(line)
+            if found is not None and (newest is None or float(found["at"]) > newest[0]):
+                newest = (float(found["at"]), exhibit.file or "", number)
+    if newest is None:
+        return None
+    age = case.at.timestamp() - newest[0]
+    if not -_CLOCKS_DIFFER.total_seconds() <= age <= case.subject.silence_allowed.total_seconds():
+        return None
+    return f"a checkpoint was written {said.span(age)} ago", (said.quoted(case, newest[1], newest[2]),)
 
 
 def _generating(case: Case, stand: progress.Stand, look: Look) -> tuple[str, tuple[Quote, ...]] | None:

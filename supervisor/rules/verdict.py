@@ -139,8 +139,8 @@ def _unstacked(score: GateScore, case: Case) -> GateScore:
 
 
 def strongest(scores: Sequence[GateScore]) -> GateScore:
-    """The one with the highest confidence; of equals the first."""
-    return max(scores, key=lambda score: CONFIDENCES.index(weakest(score.confidence)))
+    """The one that names more than a silence, then the one with the highest confidence; of equals the first."""
+    return max(scores, key=lambda score: (score.cause != "silent-hang", CONFIDENCES.index(weakest(score.confidence))))
 
 
 def weakest(*confidences: str) -> str:

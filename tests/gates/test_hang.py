@@ -78,7 +78,7 @@ def test_one_rank_that_computes_keeps_the_others_waiting_and_nothing_is_proven()
 
     assert (score.result, score.hard) == (Score.FAIL, False)
     assert "1 busy" in score.reason
-    assert "process 3205 on n1, now busy in <module> (train.py:14), in a wait for others" in score.watch
+    assert "Process 3205 on n1, now busy in <module> (train.py:14), in a wait for others" in score.watch
 
 
 def test_busy_processes_without_named_functions_prove_nothing():
@@ -351,6 +351,18 @@ def test_trials_that_still_end_explain_a_trainer_that_waits():
 
     assert (moving.hard, "trials still begin and end" in moving.reason) == (False, True)
     assert still.hard
+
+
+def test_a_checkpoint_of_late_shows_work_that_the_log_does_not():
+    """RL-8: what is banked tells more than a line."""
+    listing = "# dir /data/ckpt\n{at:.0f} 4096 directory global_step_13\n"
+    late, old = NOON - timedelta(minutes=5), NOON - timedelta(hours=3)
+
+    written = rl(rl_log(), "deadlock", **{"checkpoints.txt": listing.format(at=late.timestamp())})
+    nothing = rl(rl_log(), "deadlock", **{"checkpoints.txt": listing.format(at=old.timestamp())})
+
+    assert (written.hard, "a checkpoint was written 5 min ago" in written.reason) == (False, True)
+    assert nothing.hard
 
 
 def test_a_program_that_says_it_is_done_does_not_hang():

@@ -99,6 +99,14 @@ def test_a_hard_failure_is_a_kill_with_cause_fix_and_what_then():
     assert verdict.flip_signal == "a step beyond 120 before it is carried out"
 
 
+def test_of_several_hard_failures_the_one_that_names_more_than_a_silence_gives_the_cause():
+    verdict = ruled(
+        hard("A", wedge=True), hard("B", wedge=True, cause="starvation", fix="Issue more.", confidence="medium")
+    )
+
+    assert (verdict.cause, verdict.confidence) == ("starvation", "medium")
+
+
 def test_a_deterministic_cause_is_held_until_its_fix_has_landed():
     verdict = ruled(score("A"), hard("B", cause="gpu-oom", fix="Halve the micro batch."))
 
