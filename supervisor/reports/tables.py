@@ -102,7 +102,7 @@ class _Shape:
                 each.title,
                 right=each.cell not in ("word", "infra"),
                 least=9,
-                most=44 if each.cell == "infra" else 18,
+                most=56 if each.cell == "infra" else 18,
                 drop=each.drop,
             )
             for each in self.kind.columns
