@@ -30,6 +30,7 @@ def none_finished(case: Case, found: Sample) -> GateScore:
         reason=words,
         quotes=quotes,
         confidence="medium",
+        early=within,
         watch=f"the first finished trial; none by {said.span(most)} would be a failure"
         if within
         else "the first finished trial, and what its result says",

@@ -284,6 +284,24 @@ def _passed(case: Case, found: Sample) -> GateScore:
         )
     if not zero:
         return score
+    if (
+        found.count
+        and not found.ever_scored
+        and not any(trial.groups[:1] == ("expected",) for _, trial in found.trials)
+    ):
+        group = next((trial.groups[0] for _, trial in found.failed_by(*FAULTS)), None)
+        cause, fix = (
+            _BY_GROUP[group] if group is not None else ("no-reward", "read what the trials say of their verifier")
+        )
+        text = f" None of the {found.count} opened trials has measured anything; they are too few to judge by."
+        return replace(
+            score,
+            result=Score.FAIL,
+            reason=f"{score.reason}{text}",
+            cause=cause,
+            fix=fix,
+            watch="one trial with a reward",
+        )
     text = " No reward is above 0 yet."
     watch = "a first reward above 0; without one over the next steps, and without faults, the task is out of reach"
     if many and case.subject.bucket != "eval":  # an evaluation that scores 0 has measured
@@ -296,7 +314,7 @@ def _passed(case: Case, found: Sample) -> GateScore:
             fix="read three trials whole: is the task within reach, is the answer cut off, does the verifier see it",
             watch=watch,
         )
-    return replace(score, reason=f"{score.reason}{text}", watch=watch)
+    return replace(score, reason=f"{score.reason}{text}", watch=watch, early=case.subject.bucket == "rl")
 
 
 def _enough_told(case: Case, found: Sample) -> bool:

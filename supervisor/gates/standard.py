@@ -56,18 +56,23 @@ def judge(case: Case) -> GateScore:
     if (late := _late(run, bank)) is not None:
         fix = "look at the checkpoint folder's space and quota, and at what its last save said; save by hand where the trainer can"
         return _failed(f"{late} {head}", tuple(more), facts, fix, hard=False, cause="checkpoints-stand-still")
-    zero = len(points) >= case.limits.health.trend_points and not any(point.value > 0 for point in points)
-    if zero:
+    zero = not any(point.value > 0 for point in points)
+    if zero and len(points) >= case.limits.health.trend_points:
         fix = "read some rollouts whole: is the task within reach, is the answer cut off, does the verifier see it"
         return _failed(f"No reward is above 0 over {len(points)} steps. {head}", tuple(more), facts, fix, hard=False)
     unread = tuple(banked.unread(case))
+    if unread:
+        head += " Its checkpoints could not be listed."
+    if zero:
+        head += " No reward is above 0 yet, on too few steps to judge by."
     return GateScore(
         gate=GATE,
         name=NAME,
         result=Score.PASS,
-        reason=head if not unread else f"{head} Its checkpoints could not be listed.",
+        reason=head,
         quotes=said.distinct(more),
-        confidence="medium" if unread or len(points) < case.limits.health.streak_points else "high",
+        confidence="medium" if unread or zero or len(points) < case.limits.health.streak_points else "high",
+        early=zero,
         watch="rewards that fall to 0, or steps without a new checkpoint",
         facts=facts,
     )
