@@ -57,6 +57,7 @@ def judge(case: Case) -> GateScore:
             reason=_alive(record, stand, allowed) + shown,
             quotes=said.distinct((*quotes, *(fault.cause.quotes[:2] if fault is not None else ()))),
             confidence="high" if fault is None else "medium",
+            early=stand.bring_up,
             watch=f"no progress for more than {said.span(allowed.total_seconds())}",
             facts=facts,
         )

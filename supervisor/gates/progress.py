@@ -7,7 +7,7 @@ of an unknown zone, so only differences within one file are taken from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from supervisor.gates import said
@@ -78,28 +78,23 @@ def stand(case: Case, found: Sequence[Log]) -> Stand:
     """``found``: at least one log. The one that progressed furthest speaks for the job, not the newest line of any."""
     log = max(found, key=_weight)
     run, known = log.run, case.subject.log
-    step = run.progress.step if run is not None else None
-    total = run.progress.total if run is not None else None
     speaks = known.speaks_steps or log.speaks
-    moved = _moved(case, log, speaks)
+    step, total = (run.progress.step, run.progress.total) if run is not None else (None, None)
     quotes = said.mark(case, log.file, log.newest) or said.last_line(case, log.file)
-    common = {"log": log, "quotes": quotes, "step": step, "total": total}
-    started = case.subject.seen.started_at
-    if moved:
+    here = Stand(log=log, age=None, quotes=quotes, words=_words(log, step, total, speaks), step=step, total=total)
+    if _moved(case, log, speaks):
         lag = _lag(run) if speaks and run is not None else 0.0
-        return Stand(**common, age=timedelta(seconds=lag), words=_words(log, step, total, speaks), moved=True)  # type: ignore[arg-type]
-    if known.progress_at is None and log.newest is None and speaks:
-        age = case.at - started if started is not None else None
-        return Stand(**common, age=age, words="no step yet", bring_up=True)  # type: ignore[arg-type]
+        return replace(here, age=timedelta(seconds=lag), moved=True)
     since = known.progress_at or (None if speaks else known.last_output_at)
-    if since is None and not speaks and not any(line.strip() for line in log.lines):
-        age = case.at - started if started is not None else None
-        return Stand(**common, age=age, words="no output yet", bring_up=True)  # type: ignore[arg-type]
-    unsure = ""
-    if known.stat is None or known.stat.state is not LogState.READ:
-        unsure = "its log was not read at the last look, so how long it stands is not known"
-    age = case.at - since if since is not None else None
-    return Stand(**common, age=age, words=_words(log, step, total, speaks), unsure=unsure)  # type: ignore[arg-type]
+    if since is not None:
+        unread = known.stat is None or known.stat.state is not LogState.READ
+        unsure = "its log was not read at the last look, so how long it stands is not known" if unread else ""
+        return replace(here, age=case.at - since, unsure=unsure)
+    if log.newest is not None or (not speaks and any(line.strip() for line in log.lines)):
+        return here
+    started = case.subject.seen.started_at
+    nothing = "no step yet" if speaks else "no output yet"
+    return replace(here, age=case.at - started if started is not None else None, words=nothing, bring_up=True)
 
 
 def _weight(log: Log) -> tuple[bool, bool, int, int]:

@@ -146,7 +146,7 @@ def test_bring_up_is_patient_within_its_limit_and_not_beyond():
     early = some_case({"log.txt": LOADING}, **about, started=timedelta(minutes=40))
     late = some_case({"log.txt": LOADING}, **about, started=timedelta(minutes=80))
 
-    assert liveness.judge(early).result is Score.PASS
+    assert (liveness.judge(early).result, liveness.judge(early).early) == (Score.PASS, True)
     assert "no step yet" in liveness.judge(early).reason
     assert (liveness.judge(late).result, liveness.judge(late).hard) == (Score.FAIL, False)
 
