@@ -87,9 +87,7 @@ def stand(case: Case, found: Sequence[Log]) -> Stand:
         return replace(here, age=timedelta(seconds=lag), moved=True)
     since = known.progress_at or (None if speaks else known.last_output_at)
     if since is not None:
-        unread = known.stat is None or known.stat.state is not LogState.READ
-        unsure = "its log was not read at the last look, so how long it stands is not known" if unread else ""
-        return replace(here, age=case.at - since, unsure=unsure)
+        return replace(here, age=case.at - since, unsure=_unsure(case, log))
     if log.newest is not None or (not speaks and any(line.strip() for line in log.lines)):
         return here
     started = case.subject.seen.started_at
@@ -113,16 +111,31 @@ def _words(log: Log, step: int | None, total: int | None, speaks: bool) -> str:
 
 def _moved(case: Case, log: Log, speaks: bool) -> bool:
     """Whether this log shows progress that came after the last look at it."""
-    known, stat = case.subject.log, case.subject.log.stat
-    step = log.run.progress.step if log.run is not None else None
-    counts_steps = case.subject.bucket not in ("datagen", "eval")  # those count trials, in their store too
-    if counts_steps and step is not None and known.step is not None and step > known.step:
+    if _further(case, log) and log.exhibit.cut == 0:
         return True
+    stat = case.subject.log.stat
     if stat is None or stat.state is not LogState.READ or stat.path != log.exhibit.source:
         return False
     if speaks:
         return log.newest is not None and log.exhibit.cut + log.newest.said.offset >= stat.size
     return log.exhibit.cut + log.exhibit.bytes > stat.size
+
+
+def _further(case: Case, log: Log) -> bool:
+    """A later step than was known. Datagen and eval count trials, in their store too."""
+    step = log.run.progress.step if log.run is not None else None
+    known = case.subject.log.step
+    return case.subject.bucket not in ("datagen", "eval") and step is not None and known is not None and step > known
+
+
+def _unsure(case: Case, log: Log) -> str:
+    """Why the age of its progress may be too great."""
+    stat = case.subject.log.stat
+    if stat is None or stat.state is not LogState.READ:
+        return "its log was not read at the last look, so how long it stands is not known"
+    if _further(case, log):  # of a log without its beginning, what a bar counts may be mistaken
+        return "the end of its log shows a later step than was known"
+    return ""
 
 
 def _lag(run: RunSummary) -> float:

@@ -9,7 +9,7 @@ from supervisor.gates import liveness
 from supervisor.model.findings import Quote
 from supervisor.model.job import JobState
 from supervisor.model.probe import Cause, Score
-from tests.gates.cases import Failed, assert_quotes_stand, some_case
+from tests.gates.cases import Failed, assert_quotes_stand, some_case, some_exhibit
 
 STEPS = """\
 2026-07-01 11:10:00 INFO trainer: Started: 'step'
@@ -85,6 +85,17 @@ def test_a_step_beyond_that_of_the_last_look_is_fresh_progress():
 
     assert score.result is Score.PASS
     assert "progressed since the last look" in score.reason
+
+
+def test_a_later_step_at_the_end_of_a_log_without_its_beginning_leaves_its_age_unsure():
+    """What a bar counts may be mistaken there: neither fresh nor a hang."""
+    exhibit = some_exhibit("log.txt", rl_log(), cut=1000)
+    case = some_case({"log.txt": rl_log()}, exhibits=[exhibit], silent_for=timedelta(hours=3), step=11)
+
+    score = liveness.judge(case)
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+    assert "a later step than was known" in score.reason
 
 
 def test_progress_written_beyond_the_size_of_the_last_look_is_fresh():
