@@ -71,6 +71,9 @@ _BELOW = re.compile(r"^\s+(?:Train (?=loss)|(?=train/|optim/))")
 """A line of the list that follows the line which names the step (Composer, OLMo)."""
 _TOTAL = re.compile(r"\b[Tt]otal[ _](?:(training|optimi[sz]ation|train|optimizer)[ _])?steps?\s*[=:]\s*([\d,]+)")
 _RESUMED = re.compile(r"\b[Rr]esum(?:ing|ed)\b.{0,60}?\b(?:opt_|global_?)?step[-_ :=]*(\d+)")
+_SAVED = re.compile(
+    r"^\W*(?:[Ss]aved (?:model )?checkpoint\b.{0,200}?|[Cc]heckpoint (?:for|at) )\bstep[-_ =]?(\d+)(?:[^/]*saved|\W*$|\b(?! of))"
+)
 _SAVING = re.compile(r"^\W*[Ss]aving (?:model )?checkpoint (?:for|at) (?:global[ _])?step (\d+)")
 _FINISHED = re.compile(r"^\W*[Tt]raining (?:has )?(?:finished|completed)\b")
 LONGEST = 4000
@@ -84,6 +87,8 @@ def read(line: Line) -> list[Reading]:
         return [line.reading(ReadingKind.BANNER, NAME, label="total_steps", detail=detail, total=whole(found[2]))]
     if (found := _RESUMED.search(text)) is not None:
         return [line.reading(ReadingKind.BANNER, NAME, label="resume", step=int(found[1]))]
+    if (found := _SAVED.search(text)) is not None:
+        return [line.reading(ReadingKind.BANNER, NAME, label="checkpoint", step=int(found[1][:18]))]
     if (found := _SAVING.search(text)) is not None:
         return [line.reading(ReadingKind.BANNER, NAME, label="saving", step=int(found[1][:18]))]
     if _FINISHED.search(text) is not None:

@@ -380,4 +380,5 @@ def next_attempt(state: State, offset: int = 0) -> dict[str, object]:
     run.trial_track.announce()
     run.eval_track.announce()
     run.announced.moved_on()
+    run.announced.checkpoints = []  # the next attempt may save at another interval
     return run.dump()

@@ -9,9 +9,10 @@ from supervisor.dialects.numbers import NUMBER
 from supervisor.model.readings import Reading, ReadingKind
 
 NAME = "verl"
-MARKS = (b"step:",)
+MARKS = (b"step:", b"Saved model to ")
 _LINE = re.compile(r"(?:^|\s)step:(\d+) - (.*)$")
 _VALUE = re.compile(r"(?:np\.\w+\()?(" + NUMBER + r")\)?")
+_SAVED = re.compile(r"Saved model to \S*?global_step_(\d{1,12})/")
 _SCALED = re.compile(r"(.+)\((1e-?\d{1,2})\)$")
 """``train/lr(1e-3)`` is given in units of its own."""
 _TUNED = "train/"
@@ -22,7 +23,8 @@ _TRAINED = ("actor/", "critic/", "timing_s/", "training/", "perf/", "global_seql
 def read(line: Line) -> list[Reading]:
     found = _LINE.search(line.text)
     if found is None:
-        return []
+        saved = _SAVED.search(line.text)
+        return [] if saved is None else [line.reading(ReadingKind.BANNER, NAME, label="checkpoint", step=int(saved[1]))]
     metrics: dict[str, float] = {}
     for field in found[2].split(" - "):
         name, _, printed = field.strip().rpartition(":")

@@ -40,6 +40,7 @@ class Health:
     zombie_s: float
     engine_idle_s: float
     restart_loss_steps: int
+    stale_checkpoint_intervals: float
     repeats: int
     interval_spread: float
 

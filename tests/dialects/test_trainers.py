@@ -481,3 +481,17 @@ def test_a_bar_that_gets_its_name_after_its_first_frame_was_never_the_trainers()
 
     assert summary_of(first, "eval").progress.step == 0
     assert (summary_of(first + named, "eval").progress.step, summary_of(first + named).progress.total) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("(WorkerDict pid=7) [rank-0]: Saved model to /ckpt/global_step_10/actor/model_world_size_8_rank_0.pt", 10),
+        ("Saved checkpoint to /ckpt/run-1/step-200 for step 200", 200),
+        ("Checkpoint for step 300 saved.", 300),
+        ("Saved checkpoint: checkpoints/step_500.pt", 500),
+    ],
+)
+def test_the_word_of_a_saved_checkpoint_is_heard(line: str, step: int) -> None:
+    """RL-8"""
+    assert summary_of(line + "\n").checkpoint_step == step
