@@ -98,12 +98,15 @@ class Daemon:
         self.room = open_watchroom(self.settings, self.clock, self.owner)
 
     async def once(self) -> int:
-        """One tick and the errands it leaves; for cron, scripts and tests."""
+        """One tick, the errands, probes and approved kills it leaves; for cron, scripts and tests."""
         self._open()
         try:
             await self._beat()
             longest = max((each.deadline_s for each in self.settings.cluster), default=0)
-            return 0 if (await self._tick(longest + 30)).all_read else 4
+            done = await self._tick(longest + 30)
+            await self.room.run_probes(timedelta(seconds=self.settings.probe.timeout_s + 60))
+            await self.room.run_kills(timedelta(seconds=self.settings.approvals.confirm_s), wait=True)
+            return 0 if done.all_read else 4
         finally:
             await self.room.close()
 
@@ -127,7 +130,10 @@ class Daemon:
         self.scheduler.start()
         self.notify.ready(f"watching {len(self.settings.cluster)} clusters every {self.settings.interval_s:g} s")
         self.log.info("daemon.started", version=__version__, config=str(self.path), clusters=len(self.settings.cluster))
-        for work in (self._tick_loop, self._look_loop, self._errand_loop, self._beat_loop, self._request_loop):
+        for work in (
+            *(self._tick_loop, self._look_loop, self._errand_loop, self._probe_loop, self._kill_loop),
+            *(self._beat_loop, self._request_loop),
+        ):
             self._spawn(self._kept_going(work))
         await self._stopping.wait()
         await self._drain()
@@ -274,6 +280,15 @@ class Daemon:
         await self._pause(5)
         if not self._ticking.locked():
             await self.room.run_errands(timedelta(seconds=60))
+
+    async def _probe_loop(self) -> None:
+        """A probe may take minutes: it waits for no tick, and no tick for it."""
+        await self._pause(1)
+        await self.room.begin_probes()
+
+    async def _kill_loop(self) -> None:
+        await self._pause(2)
+        await self.room.run_kills(timedelta(seconds=60))
 
     async def _request_loop(self) -> None:
         await self._pause(1)

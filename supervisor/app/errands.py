@@ -79,12 +79,13 @@ class Errands:
             done = self.clock()
             await self.writer.call(lambda store: store.finish_errand(number, self.owner, done))
 
-    async def housekeeping(self, now: datetime) -> None:
-        """Once an hour: thin what has aged, and forget the kept text of jobs that ended long ago."""
+    async def housekeeping(self, now: datetime) -> bool:
+        """Once an hour: thin what has aged, and forget the kept text of jobs that ended long ago. False where it is too early."""
         if self._swept_at is not None and now - self._swept_at < HOUSEKEEPING:
-            return
+            return False
         self._swept_at = now
         keep = keep_of(self.settings)
         await self.writer.call(lambda store: store.prune(now, keep))
         before = now - timedelta(days=self.settings.logs.keep_days)
         await asyncio.to_thread(self.kept.forget_older, before)
+        return True

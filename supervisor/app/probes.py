@@ -78,6 +78,11 @@ class Probes:
         self._prepared: Prepared | None = None
         self._preparing = asyncio.Lock()
 
+    def configure(self, settings: Settings, rooms: Rooms, stations: Sequence[Station]) -> None:
+        """A new config: what is under way ends under the old one."""
+        self.settings = self.taking.settings = settings
+        self.rooms, self.stations = rooms, stations
+
     # -- what is due -----------------------------------------------------------------------------------------------
 
     async def round(self, stations: Sequence[Station]) -> int:

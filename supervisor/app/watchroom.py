@@ -1,4 +1,4 @@
-"""All that one daemon (or one ``tick`` by hand) works with: store, stations, sweeper, errands, reports."""
+"""All that one daemon (or one ``tick`` by hand) works with: store, stations, sweeper, errands, probes, kills, reports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import structlog
 
 from supervisor.app.agent_logs import AgentLogs
 from supervisor.app.errands import Errands
+from supervisor.app.evidence import Evidence
 from supervisor.app.fleet import Station
 from supervisor.app.follow import Follower
 from supervisor.app.kept import KeptLogs
+from supervisor.app.kill import Kills
 from supervisor.app.kinds import KINDS
+from supervisor.app.probes import Probes
 from supervisor.app.reporting import Reporter
 from supervisor.app.rooms import Rooms, rooms
 from supervisor.app.settings import ClusterSection, Settings, rulebook
-from supervisor.app.sweep import Sweeper, TickDone
+from supervisor.app.sweep import Pace, Sweeper, TickDone
 from supervisor.app.trials import Trials
 from supervisor.app.writing import Writer
 from supervisor.model.errors import StoreError, SupervisorError
@@ -44,6 +47,8 @@ class Watchroom:
     stations: list[Station]
     sweeper: Sweeper
     errands: Errands
+    probes: Probes
+    kills: Kills
     reporter: Reporter
 
     async def tick(self, budget_s: float) -> TickDone:
@@ -74,6 +79,19 @@ class Watchroom:
 
     async def run_errands(self, limit: timedelta) -> None:
         await self.errands.run(self.stations, limit)
+
+    async def begin_probes(self) -> None:
+        """Begin what probes are due; they go on by themselves."""
+        await self.probes.round(self.stations)
+
+    async def run_probes(self, limit: timedelta) -> None:
+        """What probes are due, to their end, for at most ``limit``."""
+        await self.probes.run(self.stations, limit)
+
+    async def run_kills(self, limit: timedelta, *, wait: bool = False) -> None:
+        """Carry out what was approved, and look after what waits. ``wait``: until what was sent is confirmed, too."""
+        self.probes.stations = self.stations
+        await self.kills.run(self.stations, limit, wait=wait)
 
     async def open_tick_requests(self) -> list[int]:
         return await self.writer.call(lambda store: [each.id for each in store.open_requests("tick")])
@@ -109,11 +127,14 @@ class Watchroom:
         self.rooms = rooms(rulebook(settings))
         self.sweeper.rooms = self.rooms
         self.sweeper.trials = _trials(self.writer, settings, self.sweeper.trials)
-        self.errands.settings = self.errands.autopsy.settings = settings
+        self.sweeper.pace = Pace.of(settings)
+        self.errands.settings = self.errands.autopsy.settings = self.kills.settings = settings
+        self.probes.configure(settings, self.rooms, fresh)
         self.reporter.settings = settings
 
     async def close(self) -> None:
         """Give back the leases, close every connection and the store."""
+        await self.probes.stop()
         await self.sweeper.stop()
         names = [each.name for each in self.stations]
         try:
@@ -127,7 +148,8 @@ class Watchroom:
     async def _housekeeping(self) -> None:
         """Once an hour: thin what may be thinned, forget the kept text of long-ended jobs."""
         try:
-            await self.errands.housekeeping(self.clock())
+            if await self.errands.housekeeping(self.clock()):
+                await self.probes.housekeeping(self.clock())
         except StoreError as error:
             log.warning("housekeeping.put_off", reason=str(error))
 
@@ -142,6 +164,9 @@ def open_watchroom(settings: Settings, clock: Callable[[], datetime], owner: str
     kept = KeptLogs(settings.state_dir / "logs", settings.logs.kept_bytes_per_job)
     follower = Follower(writer, kept, settings.logs)
     logs = AgentLogs(settings.agent_logs)
+    trials, lease_s = _trials(writer, settings), settings.daemon.lease_s
+    sweeper = Sweeper(writer, made, follower, clock, owner, lease_s, trials, Pace.of(settings))
+    probes = Probes(writer, made, follower, Evidence(settings.state_dir / "evidence"), logs, settings, clock, owner)
     return Watchroom(
         settings=settings,
         clock=clock,
@@ -149,8 +174,10 @@ def open_watchroom(settings: Settings, clock: Callable[[], datetime], owner: str
         writer=writer,
         rooms=made,
         stations=[station_for(section, settings) for section in settings.cluster],
-        sweeper=Sweeper(writer, made, follower, clock, owner, settings.daemon.lease_s, _trials(writer, settings)),
+        sweeper=sweeper,
         errands=Errands(writer, follower, kept, logs, settings, clock, owner),
+        probes=probes,
+        kills=Kills(writer, sweeper, logs, settings, clock, owner, probes.refresh),
         reporter=Reporter(writer, logs, settings),
     )
 

@@ -8,13 +8,16 @@ from pathlib import Path
 
 from supervisor.app.agent_logs import AgentLogs
 from supervisor.app.errands import Errands
+from supervisor.app.evidence import Evidence
 from supervisor.app.fleet import Station
 from supervisor.app.follow import Follower
 from supervisor.app.kept import KeptLogs
+from supervisor.app.kill import Kills
+from supervisor.app.probes import Probes
 from supervisor.app.reporting import Reporter
 from supervisor.app.rooms import rooms
 from supervisor.app.settings import ClusterSection, Settings, rulebook
-from supervisor.app.sweep import Sweeper, TickDone
+from supervisor.app.sweep import Pace, Sweeper, TickDone
 from supervisor.app.trials import Trials
 from supervisor.app.watchroom import Watchroom
 from supervisor.app.writing import Writer
@@ -55,6 +58,9 @@ def a_room(
         )
         for each in clusters
     ]
+    sweeper = Sweeper(writer, made, follower, tells, owner, 60, Trials(writer, settings.trials), Pace.of(settings))
+    evidence = Evidence(settings.state_dir / "evidence")
+    probes = Probes(writer, made, follower, evidence, logs, settings, tells, owner)
     room = Watchroom(
         settings=settings,
         clock=tells,
@@ -62,8 +68,10 @@ def a_room(
         writer=writer,
         rooms=made,
         stations=stations,
-        sweeper=Sweeper(writer, made, follower, tells, owner, 60, Trials(writer, settings.trials)),
+        sweeper=sweeper,
         errands=Errands(writer, follower, kept, logs, settings, tells, owner),
+        probes=probes,
+        kills=Kills(writer, sweeper, logs, settings, tells, owner, probes.refresh),
         reporter=Reporter(writer, logs, settings),
     )
     return room, clock

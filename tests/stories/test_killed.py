@@ -159,7 +159,7 @@ def test_a_tick_killed_at_any_await_and_run_again_tells_the_same_story(tmp_path)
             told = story(folder)
             assert told == expected, f"killed in chapter {chapter} at step {step}"
             with Store.open(f"sqlite:///{folder / 'supervisor.db'}") as store:
-                assert not [each for each in store.errands_open() if not each.payload.get("again")]
+                assert not [each for each in store.errands_open("autopsy") if not each.payload.get("again")]
             records = [path.name for path in (folder / "agent_logs").glob("*-2-failed.md")]
             assert len(records) == 1
             shutil.rmtree(folder)
