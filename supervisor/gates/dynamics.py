@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from supervisor.gates import metrics, said
+from supervisor.gates import collapse, metrics, said
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, GateScore, Role, Score
-from supervisor.model.readings import Point, RunSummary
+from supervisor.model.readings import RunSummary
 from supervisor.model.rulebook import Health
 
 GATE, NAME = "D", "dynamics"
@@ -34,8 +34,6 @@ NAMES = {
     "loss": "loss",
     "advantage_abs": "advantage magnitude",
 }
-LOST = 0.1
-"""Share of its earlier reward at or below which a run has lost what it had learnt."""
 TIMERS = (
     ("step_time_s", "step"),
     ("generate_time_s", "generation"),
@@ -54,19 +52,6 @@ class Signal:
     quotes: tuple[Quote, ...]
     cause: str = ""
     fix: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The newest steps, and the ones before them that they are held against; both by first-seen steps."""
-
-    before: tuple[Point, ...]
-    now: tuple[Point, ...]
-
-    @property
-    def usual(self) -> float | None:
-        values = metrics.finite(self.before)
-        return median(values) if values else None
 
 
 def judge(case: Case) -> GateScore:
@@ -192,75 +177,26 @@ def _broken(case: Case, file: str, run: RunSummary) -> list[Signal]:
 # -- signals -----------------------------------------------------------------------------------------------------------
 
 
-def _window(run: RunSummary, key: str, health: Health) -> Window | None:
-    """None on too few points, or where the newest are no numbers: that is told elsewhere."""
-    points = run.series.get(key, ())
-    now = points[-health.streak_points :]
-    before = tuple(point for point in points[: -health.streak_points] if math.isfinite(point.value))[
-        -health.trend_points :
-    ]
-    if len(before) < health.trend_points or len(now) < health.streak_points:
-        return None
-    return Window(before, now) if all(math.isfinite(point.value) for point in now) else None
-
-
 def _collapse(case: Case, file: str, run: RunSummary) -> list[Signal]:
-    """On the newest steps in a row, against the run's own before them (RL-2)."""
-    health = case.limits.health
-    found: list[Signal] = []
-
-    def add(key: str, words: str, point: Point) -> None:
-        found.append(Signal(key, words, metrics.quote(case, file, key, point)))
-
-    window = _window(run, "grad_norm", health)
-    if window is not None and (usual := window.usual) is not None:
-        above = usual <= health.grad_norm_high and all(point.value > health.grad_norm_high for point in window.now)
-        bar = max(health.grad_norm_times * usual, health.grad_norm_floor)
-        if above or all(point.value > bar for point in window.now):
-            point = window.now[-1]
-            add("grad_norm", f"grad norm {point.value:.3g} for {len(window.now)} steps, usually {usual:.3g}", point)
-    window = _window(run, "entropy", health)
-    if window is not None and (usual := window.usual):
-        off = health.entropy_off * abs(usual)
-        drift = window.before[-1].value  # a steady fall is no signal: also off where it last was
-        if all(abs(point.value - usual) > off and abs(point.value - drift) > off for point in window.now):
-            add("entropy", f"entropy {window.now[-1].value:.3g}, usually {usual:.3g}", window.now[-1])
-    window = _window(run, "tis_log_ratio", health)
-    if window is not None and (usual := window.usual) is not None:
-        bar = max(health.log_ratio_times * usual, health.log_ratio_floor)
-        largest = metrics.newest(run, "log_ratio_max", health.streak_points)
-        bounded = all(point.value <= health.log_ratio_max_bound for point in largest)  # else one token lifts the mean
-        if bounded and all(point.value > bar for point in window.now):
-            add("tis_log_ratio", f"mean |log ratio| {window.now[-1].value:.3g}, usually {usual:.3g}", window.now[-1])
-    found += _lost(case, file, run)
-    return found
-
-
-def _lost(case: Case, file: str, run: RunSummary) -> list[Signal]:
-    """A reward that was there and is gone; a low or flat one is no signal."""
-    health = case.limits.health
-    points = [point for point in run.series.get("reward", ()) if math.isfinite(point.value)]
-    now, before = points[-health.recovery_points :], points[: -health.recovery_points][-health.trend_points :]
-    if len(before) < health.trend_points:
-        return []
-    usual = median(point.value for point in before)
-    if usual <= 0 or any(point.value > LOST * usual for point in now):
-        return []
-    words = f"reward {now[-1].value:.3g} for {len(now)} steps, usually {usual:.3g}"
-    return [Signal("reward", words, metrics.quote(case, file, "reward", now[-1]))]
+    return [
+        Signal(sign.key, sign.words, metrics.quote(case, file, sign.key, sign.point, *reversed(run.series[sign.key])))
+        for sign in collapse.course(run, case.limits.health).signs
+    ]
 
 
 def _explosion(case: Case, file: str, run: RunSummary) -> list[Signal]:
     """SFT-4: a gradient norm far above the run's own, steps in a row."""
     health = case.limits.health
-    window = _window(run, "grad_norm", health)
-    if window is None or (usual := window.usual) is None:
+    points = [point for point in run.series.get("grad_norm", ()) if math.isfinite(point.value)]
+    now, before = points[-health.streak_points :], points[: -health.streak_points][-health.trend_points :]
+    if len(before) < health.trend_points:
         return []
+    usual = median(point.value for point in before)
     bar = max(health.grad_explosion_times * usual, health.grad_explosion_floor)
-    if any(point.value <= bar for point in window.now):
+    if any(point.value <= bar for point in now):
         return []
-    words = f"grad norm {window.now[-1].value:.3g} for {len(window.now)} steps, usually {usual:.3g}"
-    return [Signal("grad_norm", words, metrics.quote(case, file, "grad_norm", window.now[-1]))]
+    words = f"grad norm {now[-1].value:.3g} for {len(now)} steps, usually {usual:.3g}"
+    return [Signal("grad_norm", words, metrics.quote(case, file, "grad_norm", now[-1]))]
 
 
 def _bands(case: Case, file: str, run: RunSummary) -> list[Signal]:
