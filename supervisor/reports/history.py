@@ -67,6 +67,7 @@ def shown(
         ("follows", plain(job.predecessor) if job.predecessor else None),
         ("goes on as", plain(job.successor) if job.successor else None),
         ("log", _log(job, now)),
+        ("trials", _trials(job)),
         ("work directory", plain(str(held.get("workdir") or "")) or None),
         ("command", plain(str(held.get("command") or "")) or None),
         ("progress", f"step {job.step}{f' of {job.total}' if job.total else ''}" if job.step is not None else None),
@@ -193,6 +194,15 @@ def _tasks(tasks: Mapping[str, int | None] | None) -> str | None:
         return None
     states = ", ".join(f"{tasks[word]} {word}" for word in ("running", "pending", "ended") if tasks[word])
     return f"{tasks['total']}" + (f": {states}" if states else "")
+
+
+def _trials(job: Any) -> str | None:
+    """Where its trials lie, and why they were not read at the latest look."""
+    run = json.loads(job.metrics) if job.metrics else {}
+    if not run.get("trials_at"):
+        return None
+    why = run.get("trials_unread")
+    return plain(run["trials_at"] + (f" (not read: {why})" if why else ""))
 
 
 def _log(job: Any, now: datetime) -> str | None:

@@ -352,6 +352,7 @@ def job_document(job: Any, now: datetime) -> dict[str, Any]:
             "checkpoint_step": run.get("checkpoint_step"),
         },
         "metrics": run.get("metrics", {}),
+        "trials": {"at": run["trials_at"], "unread": run.get("trials_unread")} if run.get("trials_at") else None,
         "flags": json.loads(job.flags) if job.flags else [],
         "predecessor": job.predecessor,
         "successor": job.successor,
