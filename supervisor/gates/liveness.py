@@ -16,11 +16,15 @@ from supervisor.model.probe import Case, GateScore, Missing, Role, Score
 GATE, NAME = "A", "liveness"
 
 _NOT_RUNNING = {
-    Standing.ENDED: "it ended while it was probed",
-    Standing.OTHER: "its record is of another attempt: it was started again while it was probed",
-    Standing.WAITING: "it does not run: nothing of it can be probed",
-    Standing.UNKNOWN: "its record does not say clearly whether it runs",
+    Standing.ENDED: ("it ended while it was probed", "Nothing is to be mended: its end has a diagnosis of its own."),
+    Standing.OTHER: (
+        "its record is of another attempt: it was started again while it was probed",
+        "Probe the attempt that runs now.",
+    ),
+    Standing.WAITING: ("it does not run: nothing of it can be probed", "Probe it once it runs."),
+    Standing.UNKNOWN: ("its record does not say clearly whether it runs", ""),
 }
+"""Why nothing is judged, and what to do about it."""
 
 
 def judge(case: Case) -> GateScore:
@@ -71,13 +75,13 @@ def _record(case: Case) -> Told | GateScore:
         return _error("its record could not be read", said.missing(case, Role.RECORD))
     for each in exhibits:
         if each.file is not None and (found := told(each.file, case.lines(each.file), case.subject.key)) is not None:
-            why = _NOT_RUNNING.get(found.standing)
-            seen = case.subject.seen
-            if why is None and seen.state.ended:  # read again after the record was
-                why = f"{_NOT_RUNNING[Standing.ENDED]}: the newest reading says {seen.scheduler_state}, its record"
-            if why is None:
+            standing, word, seen = found.standing, found.word, case.subject.seen
+            if standing not in _NOT_RUNNING and seen.state.ended:  # read again after the record was
+                standing, word = Standing.ENDED, f"the newest reading says {seen.scheduler_state}, its record {word}"
+            if standing not in _NOT_RUNNING:
                 return found
-            return _error(f"{why} ({found.word})", said.unusable(each, found.quote.text), found.quote)
+            why, todo = _NOT_RUNNING[standing]
+            return _error(f"{why} ({word})", said.unusable(each, found.quote.text), found.quote, fix=todo)
     first = next(iter(case.lines(exhibits[0].file or "")), "")
     return _error("its record names no state", said.unusable(exhibits[0], said.cut(first) or "it is empty"))
 
@@ -150,7 +154,8 @@ def _soft(reason: str, quotes: tuple[Quote, ...], watch: str, facts: dict[str, f
     )
 
 
-def _error(reason: str, missing: Missing, *quotes: Quote) -> GateScore:
+def _error(reason: str, missing: Missing, *quotes: Quote, fix: str = "") -> GateScore:
+    """``fix``: what to do, where the failed command's output does not tell it."""
     text = reason[:1].upper() + reason[1:]
     text = text if text.endswith(".") else f"{text}."
-    return GateScore(gate=GATE, name=NAME, result=Score.ERROR, reason=text, quotes=quotes, missing=missing)
+    return GateScore(gate=GATE, name=NAME, result=Score.ERROR, reason=text, quotes=quotes, missing=missing, fix=fix)

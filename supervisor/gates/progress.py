@@ -6,6 +6,7 @@ of an unknown zone, so only differences within one file are taken from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -76,23 +77,29 @@ def logs(case: Case) -> tuple[Log, ...]:
 
 def stand(case: Case, found: Sequence[Log]) -> Stand:
     """``found``: at least one log. The one that progressed furthest speaks for the job, not the newest line of any."""
-    log = max(found, key=_weight)
-    run, known = log.run, case.subject.log
-    speaks = known.speaks_steps or log.speaks
+    moved = [log for log in found if _moved(case, log)]
+    log = max(moved or found, key=_weight)
+    run, known, speaks = log.run, case.subject.log, _speaks(case, log)
     step, total = (run.progress.step, run.progress.total) if run is not None else (None, None)
     quotes = said.mark(case, log.file, log.newest) or said.last_line(case, log.file)
     here = Stand(log=log, age=None, quotes=quotes, words=_words(log, step, total, speaks), step=step, total=total)
-    if _moved(case, log, speaks):
-        lag = _lag(run) if speaks and run is not None else 0.0
-        return replace(here, age=timedelta(seconds=lag), moved=True)
+    stands = timedelta(seconds=_standing(run)) if speaks and run is not None else timedelta(0)
+    if moved:
+        return replace(here, age=stands, moved=True)
     since = known.progress_at or (None if speaks else known.last_output_at)
     if since is not None:
-        return replace(here, age=case.at - since, unsure=_unsure(case, log))
+        # Progress is first seen when it is read, which may be long after it was written: no later than the newest output.
+        written = min(since, known.last_output_at or since)
+        return replace(here, age=max(case.at - written, stands), unsure=_unsure(case, log))
     if log.newest is not None or (not speaks and any(line.strip() for line in log.lines)):
         return here
     started = case.subject.seen.started_at
     nothing = "no step yet" if speaks else "no output yet"
     return replace(here, age=case.at - started if started is not None else None, words=nothing, bring_up=True)
+
+
+def _speaks(case: Case, log: Log) -> bool:
+    return case.subject.log.speaks_steps or log.speaks
 
 
 def _weight(log: Log) -> tuple[bool, bool, int, int]:
@@ -109,14 +116,14 @@ def _words(log: Log, step: int | None, total: int | None, speaks: bool) -> str:
     return f"its newest progress (step {step}{of})"
 
 
-def _moved(case: Case, log: Log, speaks: bool) -> bool:
+def _moved(case: Case, log: Log) -> bool:
     """Whether this log shows progress that came after the last look at it."""
     if _further(case, log) and log.exhibit.cut == 0:
         return True
     stat = case.subject.log.stat
     if stat is None or stat.state is not LogState.READ or stat.path != log.exhibit.source:
         return False
-    if speaks:
+    if _speaks(case, log):
         return log.newest is not None and log.exhibit.cut + log.newest.said.offset >= stat.size
     return log.exhibit.cut + log.exhibit.bytes > stat.size
 
@@ -138,12 +145,18 @@ def _unsure(case: Case, log: Log) -> str:
     return ""
 
 
-def _lag(run: RunSummary) -> float:
-    """Seconds between the newest progress and the newest line that bears a time; 0 where the log tells none."""
-    newest = run.last_progress.clock_s if run.last_progress is not None else None
+def _standing(run: RunSummary) -> float:
+    """Seconds for which the newest progress stands by the log itself: its lines' clock, its bar's own; 0 where it tells none."""
+    newest = run.last_progress
     if newest is None:
         return 0.0
-    return max((clock - newest for clock in _clocks(run)), default=0.0)
+    told = [0.0]
+    if newest.clock_s is not None:
+        told += [clock - newest.clock_s for clock in _clocks(run)]
+    for counter in run.counters:
+        if counter.role in COUNTED and counter.since.said.offset >= newest.said.offset:
+            told.append(counter.frozen_s)
+    return max((each for each in told if math.isfinite(each)), default=0.0)
 
 
 def _clocks(run: RunSummary) -> Iterable[float]:

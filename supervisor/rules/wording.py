@@ -43,6 +43,10 @@ MEND = (
     ),
     (r"expired|certificate", "renew the credential"),
     (
+        r"^no .* was captured",
+        "look whether the settings let a probe onto the job's nodes",
+    ),
+    (
         r"quote is empty|evidence folder|the file has \d+ lines",
         "take the probe again: its folder does not hold what was quoted",
     ),
@@ -165,7 +169,7 @@ def _mending(scores: Sequence[GateScore]) -> Iterable[str]:
         step = f"Gate {score.gate} ({score.name}) needs `{score.missing.command}`, which said: {output}"
         if step not in told:
             told.add(step)
-            yield f"{step}. To mend it, {mend(score.missing.output)}."
+            yield f"{step}. {score.fix or f'To mend it, {mend(score.missing.output)}.'}"
     if told:
         yield "Then probe it again. Until then nothing is said of its health."
 

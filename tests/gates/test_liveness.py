@@ -6,10 +6,13 @@ from datetime import timedelta
 
 from supervisor import gates
 from supervisor.gates import liveness
+from supervisor.model.facts import LogFacts
 from supervisor.model.findings import Quote
 from supervisor.model.job import JobState
+from supervisor.model.logs import LogStat, LogState
 from supervisor.model.probe import Cause, Score
-from tests.gates.cases import Failed, assert_quotes_stand, some_case, some_exhibit
+from tests.gates.cases import LOG_PATH, Failed, assert_quotes_stand, some_case, some_exhibit
+from tests.some import NOON
 
 STEPS = """\
 2026-07-01 11:10:00 INFO trainer: Started: 'step'
@@ -87,6 +90,36 @@ def test_a_step_beyond_that_of_the_last_look_is_fresh_progress():
     assert "progressed since the last look" in score.reason
 
 
+def test_progress_is_no_younger_than_the_newest_output_however_late_it_was_first_read():
+    """LIVE-2: a supervisor that starts beside a dead run sees its steps for the first time."""
+    facts = LogFacts(
+        stat=LogStat(LOG_PATH, LogState.READ, size=10**9, modified_at=NOON - timedelta(minutes=50)),
+        last_output_at=NOON - timedelta(minutes=50),
+        progress_at=NOON - timedelta(minutes=2),
+        step=12,
+        speaks_steps=True,
+    )
+
+    score = liveness.judge(some_case({"log.txt": rl_log()}, log=facts))
+
+    assert (score.result, score.facts["silent_s"]) == (Score.FAIL, 3000)
+
+
+def test_a_counter_that_stands_by_its_own_clock_is_old_however_late_it_was_first_read():
+    """LIVE-3: the same N with growing elapsed time."""
+    frames = "".join(
+        f"Generation Buffer Progress:  19%|█▉        | 12/64 [{minutes:02d}:00<1:00:00, 9.00s/it]\n"
+        for minutes in (10, 30, 55)
+    )
+    case = some_case({"log.txt": rl_log() + frames}, silent_for=timedelta(minutes=2), step=12)
+
+    score = liveness.judge(case)
+
+    assert score.result is Score.FAIL
+    assert "its counter stands at 12/64" in score.reason
+    assert_quotes_stand(case, score.quotes)
+
+
 def test_a_later_step_at_the_end_of_a_log_without_its_beginning_leaves_its_age_unsure():
     """What a bar counts may be mistaken there: neither fresh nor a hang."""
     exhibit = some_exhibit("log.txt", rl_log(), cut=1000)
@@ -110,7 +143,7 @@ def test_progress_written_beyond_the_size_of_the_last_look_is_fresh():
 
 def test_engines_that_go_on_printing_are_no_progress():
     """LIVE-4: the trainer's progress decides; by the log's own clock it stands, whatever was new since the last look."""
-    beats = "".join(ENGINE.format(at=f"11:{minute:02d}:00", tps="0.0", running=0) for minute in range(0, 60, 5))
+    beats = "".join(ENGINE.format(at=f"11:{minute:02d}:00", tps="0.0", running=0) for minute in range(0, 45, 5))
     case = some_case({"log.txt": rl_log(beats)}, silent_for=timedelta(minutes=59), step=12)
 
     score = liveness.judge(case)
@@ -130,10 +163,6 @@ def test_a_log_without_a_known_program_progresses_by_its_output():
 
 def test_a_log_that_was_unread_at_the_last_look_says_how_old_progress_is_only_at_most():
     """FIND-4: a failed read is no silence."""
-    from supervisor.model.facts import LogFacts
-    from supervisor.model.logs import LogStat, LogState
-    from tests.some import NOON
-
     facts = LogFacts(
         stat=LogStat("/home/alice/out.log", LogState.UNREAD, reason="timed out"),
         progress_at=NOON - timedelta(hours=5),
@@ -181,6 +210,7 @@ def test_a_job_that_waits_is_not_probed():
 
     assert score.result is Score.ERROR
     assert "does not run" in score.reason
+    assert score.fix == "Probe it once it runs."
 
 
 def test_a_job_that_the_newest_reading_shows_ended_is_an_error_whatever_its_older_record_says():
