@@ -19,6 +19,8 @@ from supervisor.model.readings import Counter, Mark, RunSummary
 
 COUNTED = frozenset({"train", "epoch", "buffer", "trials", "eval"})
 """Roles of bars that count the work itself."""
+OF_TRIALS = ("datagen", "eval")
+"""Kinds of work whose progress is counted in trials, from where they lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,8 @@ def stand(case: Case, found: Sequence[Log]) -> Stand:
     since = known.progress_at or (None if speaks else known.last_output_at)
     if since is not None:
         # Progress is first seen when it is read, which may be long after it was written: no later than the newest output.
-        written = min(since, known.last_output_at or since)
+        # Trials that end are progress that no log need tell.
+        written = since if case.subject.bucket in OF_TRIALS else min(since, known.last_output_at or since)
         return replace(here, age=max(case.at - written, stands), unsure=_unsure(case, log))
     if log.newest is not None or (not speaks and any(line.strip() for line in log.lines)):
         return here
@@ -132,7 +135,7 @@ def _further(case: Case, log: Log) -> bool:
     """A later step than was known. Datagen and eval count trials, in their store too."""
     step = log.run.progress.step if log.run is not None else None
     known = case.subject.log.step
-    return case.subject.bucket not in ("datagen", "eval") and step is not None and known is not None and step > known
+    return case.subject.bucket not in OF_TRIALS and step is not None and known is not None and step > known
 
 
 def _unsure(case: Case, log: Log) -> str:
