@@ -212,15 +212,15 @@ class Ask:
         return self.role.value
 
 
-def processes(whose: Whose, bytes_most: int) -> Ask:
-    words = f"{whose.words} from /proc or ps, twice within {SAMPLES_APART_S} s"
-    return Ask(Role.PROCESSES, words, MEMBERS + PROCESSES, (*_told(whose), str(SAMPLES_APART_S)), 40, bytes_most)
+def processes(whose: Whose, bytes_most: int, apart_s: int = SAMPLES_APART_S) -> Ask:
+    words = f"{whose.words} from /proc or ps, twice within {apart_s} s"
+    return Ask(Role.PROCESSES, words, MEMBERS + PROCESSES, (*_told(whose), str(int(apart_s))), 40, bytes_most)
 
 
-def stack(whose: Whose, bytes_most: int, seconds: float = 60) -> Ask:
+def stack(whose: Whose, bytes_most: int, seconds: float = 60, apart_s: int = 2) -> Ask:
     """``seconds``: of which a third is kept for the threads by /proc, which always can be had."""
     words = f"{whose.words}: py-spy dump, else gdb, else /proc"
-    arguments = (str(PROCESSES_MOST), str(int(seconds * 2 / 3)), str(bytes_most // PROCESSES_MOST))
+    arguments = (str(PROCESSES_MOST), str(int(seconds * 2 / 3)), str(bytes_most // PROCESSES_MOST), str(int(apart_s)))
     return Ask(Role.STACK, words, MEMBERS + STACK, (*_told(whose), *arguments), seconds, bytes_most + 2**16)
 
 

@@ -201,7 +201,7 @@ listed 2
 """
 
 STACK = r"""
-most=$1 budget_s=$2 bytes=$3
+most=$1 budget_s=$2 bytes=$3 apart_s=$4
 [ -r /proc/self/stat ] || { echo 'this system has no /proc: the threads of a process cannot be looked at'; exit 1; }
 began=$(date +%s)
 members
@@ -307,7 +307,7 @@ for pid in $chosen; do
 done
 if [ -n "$plain" ]; then
   since=$(date +%s)
-  sleep 2
+  sleep "$apart_s"
   for pid in $plain; do
     eval "first=\$first_$pid why=\$why_$pid"
     [ -n "$first" ] || continue
