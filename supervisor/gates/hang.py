@@ -307,7 +307,8 @@ def _all_wait(waiting: Sequence[Worker]) -> str:
     if len(places) > 1:
         shown = f"{', '.join(places[:-1])} and {places[-1]}" if len(places) < 4 else f"{len(places)} different places"
         return f"They wait in different collectives, {shown}: make all ranks call the same ones in the same order."
-    return f"All wait{_in(waiting[0])}: look for the rank that never came, or the link between them."
+    who = "All wait" if len(waiting) > 1 else f"{_named(waiting[0])} waits"
+    return f"{who}{_in(waiting[0])}: look for the rank that never came, or the link between them."
 
 
 def _named(worker: Worker) -> str:

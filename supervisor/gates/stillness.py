@@ -53,7 +53,10 @@ class Worker:
         if thread is None or not thread.frames or self.stack is None:
             return ""
         at = thread.wait_line - thread.line - 1
-        return thread.frames[at] if 0 <= at < len(thread.frames) else thread.frames[0]
+        at = at if 0 <= at < len(thread.frames) else 0
+        if thread.frames[at].startswith("wait ") and at + 1 < len(thread.frames):
+            at += 1  # what is waited for says more than that it waits
+        return thread.frames[at]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +105,11 @@ class Look:
     def words(self) -> str:
         """``8 processes of the trainer: 7 waiting for other ranks in a collective, 1 idle``."""
         counts = Counter(worker.doing for worker in self.workers)
-        parts = ", ".join(f"{count} {doing.value}" for doing, count in counts.most_common())
-        one = len(self.workers) == 1
         nodes = f" on {self.nodes_seen} of {self.nodes_all} nodes" if self.nodes_seen < self.nodes_all else ""
-        return f"{'Its one process' if one else f'Its {len(self.workers)} processes'} that should work{nodes}: {parts}"
+        if len(self.workers) == 1:
+            return f"Its one process that should work{nodes} is {self.workers[0].doing.value}"
+        parts = ", ".join(f"{count} {doing.value}" for doing, count in counts.most_common())
+        return f"Its {len(self.workers)} processes that should work{nodes}: {parts}"
 
     @property
     def quotes(self) -> tuple[Quote, ...]:
