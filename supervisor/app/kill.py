@@ -272,7 +272,7 @@ class Kills:
             return held
         now, caps = self.clock(), caps_of(self.settings)
         if (held.key, held.life.attempt) == (decision.job, decision.attempt) and not held.life.phase.live:
-            why = f"it ended by itself: the scheduler says {held.observation.scheduler_state}"
+            why = f"it ended by itself: {_end_of(held.observation)}"
             await self._outcome(decision, Stage.ENDED_ITSELF, why)
             return Refusal(why)
         holds = await self.writer.call(lambda store: store.holds())
@@ -348,7 +348,7 @@ class Kills:
             if remains.gone:
                 await self._outcome(decision, Stage.CONFIRMED, self._how_it_ended(decision, held, seen))
                 return
-            doubt = f"the scheduler says {seen.scheduler_state}, but "
+            doubt = f"{_end_of(seen)}, but "
             doubt += "; ".join(remains.there[:4]) or f"what remains of it is not known: {remains.failure}"
         since = decision.sent_at or decision.intended_at or decision.approved_at
         if self.clock() - since >= timedelta(seconds=self.settings.approvals.confirm_s):
@@ -374,7 +374,7 @@ class Kills:
             return Remains(failure=error.text)
 
     def _how_it_ended(self, decision: Decision, held: Held, seen: Observation) -> str:
-        said = f"the scheduler says {seen.scheduler_state}, and nothing of it remains"
+        said = f"{_end_of(seen)}, and nothing of it remains"
         if decision.stage is Stage.INTENDED:
             said += "; whether the cancel was sent before the daemon ended, or it ended by itself, is not known"
         if held.life.attempt != decision.attempt:
@@ -384,3 +384,8 @@ class Kills:
     async def _outcome(self, decision: Decision, stage: Stage, why: str) -> None:
         now = self.clock()
         await self.writer.call(lambda store: store.outcome(decision.id, stage, why, now))
+
+
+def _end_of(seen: Observation) -> str:
+    """How an attempt that is over ended, as far as anybody told."""
+    return f"the scheduler says {seen.scheduler_state}" if seen.state.ended else "it is listed no more"
