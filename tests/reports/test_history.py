@@ -56,6 +56,18 @@ def test_show_tells_the_whole_job_and_leaves_out_what_is_not_known():
         assert unknown not in text, unknown
 
 
+def test_show_says_where_trials_lie_and_why_they_were_not_read():
+    """EVAL-4: an unread store is said."""
+    run = {"trials_at": "/scratch/jobs/j1", "trials_unread": "permission denied"}
+
+    def told(metrics: dict[str, object]) -> str:
+        return shown(a_job(metrics=json.dumps(metrics)), [], [STEP], [], {}, NOON)
+
+    assert "trials         /scratch/jobs/j1 (not read: permission denied)" in told(run)
+    assert "trials         /scratch/jobs/j1\n" in told(run | {"trials_unread": None}) + "\n"
+    assert "trials" not in told({"metrics": {}})
+
+
 def test_show_counts_failures_and_preemptions_against_what_is_allowed():
     """FAIL-1: a second attempt is told from the last one that is allowed."""
     seen = {
