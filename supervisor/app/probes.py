@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,7 +27,7 @@ from supervisor.app.follow import Follower
 from supervisor.app.marks import marks_of
 from supervisor.app.rooms import Rooms
 from supervisor.app.settings import Settings
-from supervisor.app.taking import NotProbed, Taking, Wanted
+from supervisor.app.taking import TRIALS, TRIALS_OF_A_DUTY_CYCLE, NotProbed, Taking, Wanted, unusable
 from supervisor.app.writing import Writer
 from supervisor.gates import judge as judge_gates
 from supervisor.gates import proof, restarts
@@ -121,19 +121,19 @@ class Probes:
     async def _request(self, request: Request) -> None:
         now, row = self.clock(), request.payload.get("row")
         if not isinstance(row, int):
-            await self._answer(request.id, "the request names no job")
+            await self._answer(request.id, "failed: the request names no job")
             return
         try:
             held = await self.writer.call(lambda store: store.job(row))
         except StoreError as error:
-            await self._answer(request.id, str(error))
+            await self._answer(request.id, f"failed: {error}")
             return
         name = held.key.cluster
         if name not in {each.name for each in self.stations}:
-            await self._answer(request.id, f"cluster {name} is not in the daemon's config")
+            await self._answer(request.id, f"failed: cluster {name} is not in the daemon's config")
             return
         if not held.life.phase.live:
-            await self._answer(request.id, f"{held.ref} has ended: there is nothing to probe")
+            await self._answer(request.id, f"failed: {held.ref} has ended: there is nothing to probe")
             return
         wanted = ErrandWanted(
             KIND, held.key, {"request": request.id, "why": "asked for"}, f"probe/request/{request.id}"
@@ -221,22 +221,23 @@ class Probes:
             await asyncio.gather(keeping, return_exceptions=True)
 
     async def _perform(self, errand: Errand) -> str:
-        """What came of it, for who asked: ``verdict N``, or why there is none."""
+        """What came of it, for who asked: ``verdict N``, or ``failed: `` and why there is none."""
         row = errand.job_row
         station = next((each for each in self.stations if each.name == errand.cluster), None)
         if row is None or station is None:
-            return "its cluster is not in the daemon's config"
+            return "failed: its cluster is not in the daemon's config"
         held = await self.writer.call(lambda store: store.job(row))
         asked = "request" in errand.payload
         mark = f"{held.life.attempt}-p{errand.id}"
         stored = await self._stored(row, self.evidence.name(held.key, mark))
         if stored is None:
             if not held.life.phase.live:
-                return f"{held.ref} has ended: there is nothing to probe"
+                return f"failed: {held.ref} has ended: there is nothing to probe"
             if errand.payload.get("attempt", held.life.attempt) != held.life.attempt:
-                return f"{held.ref} has begun another attempt since"
+                return f"failed: {held.ref} has begun another attempt since"
             last = asked or errand.tries >= self.settings.probe.tries
-            number, verdict = await self._probe(Wanted(held, row, station, mark, last))
+            trials = TRIALS_OF_A_DUTY_CYCLE if errand.payload.get("duty_cycle") else TRIALS
+            number, verdict = await self._probe(Wanted(held, row, station, mark, last, trials))
         else:
             number, verdict = stored.id, stored.verdict
         await self._write_record(number, verdict)
@@ -275,18 +276,17 @@ class Probes:
         """Capture, write, judge, store: the verdict with its number. Raises NotProbed where another try may help."""
         held, row, began = wanted.held, wanted.row, self.clock()
         folder = await self.taking.folder(wanted)
-        case, scores, repeats = await self._judged(held, folder, row)
-        scores = await self._overtaken(held, row, scores)
-        verdict = rule(
-            case,
-            scores,
-            repeats,
-            evidence=str(folder.path),
-            mark=mark_of(held, case),
-            setting=self._setting(wanted.station, held),
-        )
+        latest = await self.writer.call(lambda store: store.job(row))
+        same = (latest.key, latest.life.attempt) == (held.key, held.life.attempt)
+        held = latest if same else held  # a reading made meanwhile may tell of progress, or of its end
+        try:
+            verdict, exempt = await self._judged(held, folder, wanted, over=None if same else latest)
+        except Unproven as error:
+            log.error("evidence.unusable", job=str(held.ref), reason=str(error))
+            folder = unusable(folder.path, held, folder.taken_at, str(error))
+            verdict, exempt = await self._judged(held, folder, wanted, over=None if same else latest)
         now = self.clock()
-        leave = wanted.leave or may_propose(verdict, held, marks_of(self.settings), exempt=case.subject.exempt)
+        leave = wanted.leave or may_propose(verdict, held, marks_of(self.settings), exempt=exempt)
         until = now + timedelta(hours=self.settings.approvals.proposal_hours)
         number, proposal = await self.writer.call(
             lambda store: store.put_verdict(
@@ -305,28 +305,32 @@ class Probes:
         )
         return number, verdict
 
-    def _setting(self, station: Station, held: Held) -> str:
-        return setting_of(held, origin_of(station.memory, held))
-
     # -- judging ---------------------------------------------------------------------------------------------------
 
-    async def _judged(self, held: Held, folder: Folder, row: int) -> tuple[Case, tuple[GateScore, ...], Any]:
-        """The case, its scores and restarts, their quotes held against the folder (PROBE-4)."""
+    async def _judged(self, held: Held, folder: Folder, wanted: Wanted, over: Held | None) -> tuple[Verdict, bool]:
+        """The ruling on a folder, and whether the job is one that is only observed. ``over``: the later attempt, where one began.
+
+        Raises Unproven where the folder is not what was written into it.
+        """
         limits = self.rooms.book.limits_of(held.bucket)
-        station = next(each for each in self.stations if each.name == held.key.cluster)
-        origin = origin_of(station.memory, held)
+        setting = setting_of(held, origin_of(wanted.station.memory, held))
         passed = await self.writer.call(lambda store: store.passed_settings())
-        subject = subject_of(held, limits, untested(held, setting_of(held, origin), passed))
-        earlier = await self._earlier(held, folder, row)
+        subject = subject_of(held, limits, untested(held, setting, passed))
+        earlier = await self._earlier(held, folder, wanted.row)
         prepared = await self._catalogue()
 
-        def work() -> tuple[Case, tuple[GateScore, ...], Any]:
+        def work() -> tuple[Case, Verdict]:
             before = earlier_of(earlier.verdict, limits, subject, Path(earlier.verdict.evidence)) if earlier else None
             case = case_of(folder, subject, limits, prepared, scheduler_record(held), before)
             scores = proof.check(case.lines, judge_gates(case))
-            return case, scores, proof.check_restarts(case.lines, restarts.judge(case))
+            repeats = proof.check_restarts(case.lines, restarts.judge(case))
+            if over is not None:
+                scores = tuple(_overtaken(each, over) for each in scores)
+            place, mark = str(folder.path), mark_of(held, case)
+            return case, rule(case, scores, repeats, evidence=place, mark=mark, setting=setting)
 
-        return await asyncio.to_thread(work)
+        case, verdict = await asyncio.to_thread(work)
+        return verdict, case.subject.exempt
 
     async def _earlier(self, held: Held, folder: Folder, row: int) -> VerdictEntry | None:
         """The newest verdict on the same attempt before this one."""
@@ -336,26 +340,6 @@ class Probes:
             if mine and each.verdict.taken_at < folder.taken_at:
                 return each
         return None
-
-    async def _overtaken(self, held: Held, row: int, scores: tuple[GateScore, ...]) -> tuple[GateScore, ...]:
-        """Liveness is ERROR where a reading made meanwhile says that the attempt is over: nothing was proved of what is gone."""
-        now = await self.writer.call(lambda store: store.job(row))
-        if now.life.phase.live and (now.key, now.life.attempt) == (held.key, held.life.attempt):
-            return scores
-        seen = now.observation
-        why = "it ended while it was probed" if not now.life.phase.live else "another attempt began while it was probed"
-        missing = Missing(
-            command=f"a reading of {held.key.cluster}",
-            output=f"{held.ref}: {seen.scheduler_state}, attempt {now.life.attempt}",
-        )
-        return tuple(
-            replace(
-                each, result=Score.ERROR, reason=f"{why}: {each.reason}", missing=missing, hard=False, wedge=False, cause="", fix=""
-            )
-            if each.gate == "A"
-            else each
-            for each in scores
-        )  # fmt: skip
 
     async def _catalogue(self) -> Prepared:
         """The signatures, made ready once for each config."""
@@ -378,3 +362,20 @@ class Probes:
         return await asyncio.to_thread(
             tidy, self.evidence.root, needed, now, timedelta(days=chosen.keep_days), chosen.keep_bytes
         )
+
+
+def _overtaken(score: GateScore, over: Held) -> GateScore:
+    """Liveness is ERROR where another attempt began while it was probed: nothing was proved of what is gone."""
+    if score.gate != "A":
+        return score
+    told = f"{over.ref}: {over.observation.scheduler_state}, attempt {over.life.attempt}"
+    return replace(
+        score,
+        result=Score.ERROR,
+        reason=f"another attempt began while it was probed: {score.reason}",
+        missing=Missing(command=f"a reading of {over.key.cluster}", output=told),
+        hard=False,
+        wedge=False,
+        cause="",
+        fix="",
+    )

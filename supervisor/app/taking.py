@@ -21,7 +21,7 @@ from supervisor.app.fleet import Station
 from supervisor.app.follow import Follower
 from supervisor.app.own_files import checkpoint_dirs, session_dirs
 from supervisor.app.settings import Settings
-from supervisor.app.trials import sample
+from supervisor.app.trials import LEAVES_TRIALS, sample
 from supervisor.app.writing import Writer
 from supervisor.model.errors import ClusterError, SupervisorError, Unproven
 from supervisor.model.facts import Held
@@ -34,6 +34,8 @@ FRESH = timedelta(minutes=10)
 """Evidence that a crash left whole and unjudged is judged if it is not older; else it is taken anew."""
 TRIALS = 48
 """Newest results of trials that are looked into."""
+TRIALS_OF_A_DUTY_CYCLE = 384
+"""The same, where shares of their time are asked for (PROBE-12)."""
 
 
 class NotProbed(SupervisorError):
@@ -51,6 +53,7 @@ class Wanted:
     """What its folder is told apart by."""
     last: bool
     """No further try: what could not be asked becomes the verdict ERROR."""
+    trials: int = TRIALS
     leave: str | None = None
     """Why a kill of it is not to be proposed, whatever it finds."""
 
@@ -77,17 +80,15 @@ class Taking:
             await asyncio.to_thread(self.evidence.begin, path)
             captured = await self._captured(wanted, now)
             papers, past = papers_of(await self._past(wanted.station, held, wanted.row))
-            facts: dict[str, Any] = {"past": past, "name": held.observation.name, "took_s": None}
-            facts["took_s"] = round((self.clock() - now).total_seconds(), 3)
+            took_s = round((self.clock() - now).total_seconds(), 3)
+            facts: dict[str, Any] = {"past": past, "name": held.observation.name, "took_s": took_s}
             key, attempt = held.key, held.life.attempt
-            return await asyncio.to_thread(
-                self.evidence.write, path, key, attempt, self.clock(), captured, papers, facts
-            )
+            return await asyncio.to_thread(self.evidence.write, path, key, attempt, now, captured, papers, facts)
         except EvidenceUnwritten as error:
             log.error("evidence.unwritten", job=str(held.ref), reason=str(error))
             if not wanted.last:
                 raise NotProbed(str(error)) from error
-            return _unwritten(path, held, self.clock(), str(error))
+            return unusable(path, held, now, str(error))
 
     async def _captured(self, wanted: Wanted, now: datetime) -> list[Captured]:
         """What the backend brings, each failure said. Raises NotProbed where nothing could be asked and a try is left."""
@@ -109,7 +110,7 @@ class Taking:
         try:
             async with asyncio.timeout(limits.timeout_s):
                 captured = list(await station.cluster.capture(asked, now))
-                return captured + await self._trials(station, held, asked, now)
+                return captured + await self._trials(wanted, asked, now)
         except TimeoutError:
             return self._nothing(wanted, "capture", f"not whole within {limits.timeout_s:g} s")
         except ClusterError as error:
@@ -126,11 +127,12 @@ class Taking:
         command = f"{command} of {wanted.held.ref}"
         return [Captured(role=role, command=command, failure=failure) for role in (Role.RECORD, Role.LOG, Role.STACK)]
 
-    async def _trials(self, station: Station, held: Held, asked: CaptureWanted, now: datetime) -> list[Captured]:
+    async def _trials(self, wanted: Wanted, asked: CaptureWanted, now: datetime) -> list[Captured]:
         """The newest trials' results, where the job leaves any and its place can be read from here."""
-        if held.bucket not in ("rl", "datagen", "eval"):
+        if wanted.held.bucket not in LEAVES_TRIALS:
             return []
-        found = await sample(station, held, TRIALS, asked.piece_bytes, now)
+        size = asked.piece_bytes * max(1, wanted.trials // TRIALS)
+        found = await sample(wanted.station, wanted.held, wanted.trials, size, now)
         if found.missing is not None:
             told = found.missing
             return [Captured(role=Role.TRIALS, command=told.asked, failure=f"{told.reason}\n{told.output}".strip())]
@@ -167,11 +169,11 @@ class Taking:
         return ends
 
 
-def _unwritten(path: Path, held: Held, now: datetime, why: str) -> Folder:
-    """A folder that could not be written: every capture of it failed, by the disk's own words."""
+def unusable(path: Path, held: Held, now: datetime, why: str) -> Folder:
+    """Evidence that cannot be used: each capture of it failed, and ``why`` says by what."""
     roles = (Role.RECORD, Role.LOG, Role.STACK)
     exhibits = tuple(
-        Exhibit(role=role, command=f"write {path}", taken_at=now, took_s=0.0, failure=why, first_line=None)
+        Exhibit(role=role, command=f"evidence in {path}", taken_at=now, took_s=0.0, failure=why, first_line=None)
         for role in roles
     )
     return Folder(path, held.key, held.life.attempt, now, exhibits)
