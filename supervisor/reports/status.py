@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from supervisor.reports.monitor import monitor_state
-from supervisor.reports.table import COLOURS, RESET, Column, box, pipe
+from supervisor.reports.table import COLOURS, RESET, Column, box, pipe, stacked, too_narrow
 from supervisor.reports.text import plain, span
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ PHASES = {"wedged": 0, "suspect": 1, "running": 2, "bring_up": 3, "terminal": 4,
 COLUMNS = (
     Column("Job", least=12, most=48),
     Column("Where", least=8, most=28),
-    Column("Phase", least=8, most=10),
+    Column("Phase", least=8, most=18),
     Column("Scheduler", least=8, most=34, drop=2),
     Column("Elapsed", right=True, least=7, most=20, drop=3),
     Column("Nodes", least=4, most=22, drop=5),
@@ -86,11 +86,14 @@ def tables(
     colour: bool,
     pipes: bool,
     kinds: Sequence[Any] = (),
+    holds: Iterable[Any] = (),
 ) -> list[str]:
     """One table for each bucket that has jobs, clusters unified (BUCKET-2). ``unknown``: unread clusters, when last read.
 
     ``kinds``: what each kind of work shows; a bucket whose kind has no columns of its own gets one plain line a job.
+    ``holds``: those in force; a job under one says so beside its phase.
     """
+    held = frozenset(each.target or "" for each in holds)
     shapes = {kind.name: kind for kind in kinds if kind.columns}
     by_bucket: dict[str, list[Any]] = {}
     for job in jobs:
@@ -106,12 +109,17 @@ def tables(
         if bucket in shapes:
             from supervisor.reports.tables import by_kind
 
-            parts += by_kind(shapes[bucket], mine, now, unknown=unknown, wide=wide, colour=colour, pipes=pipes)
+            parts += by_kind(
+                shapes[bucket], mine, now, unknown=unknown, held=held, wide=wide, colour=colour, pipes=pipes
+            )
             continue
-        rows = [_cells(job, now, unknown) for job in mine]
+        rows = [_cells(job, now, unknown, held) for job in mine]
         tones = [tone(job) for job in mine] if colour else ()
         parts.append(f"{title} ({count(mine)})")
-        parts.append(pipe(COLUMNS, rows) if pipes else box(COLUMNS, rows, wide, tones))
+        if wide is not None and not pipes and too_narrow(COLUMNS, rows, wide):
+            parts.append(stacked(COLUMNS, rows, wide, tones))
+        else:
+            parts.append(pipe(COLUMNS, rows) if pipes else box(COLUMNS, rows, wide, tones))
     return parts
 
 
@@ -125,11 +133,13 @@ def count(jobs: Sequence[Any]) -> str:
     )
 
 
-def _cells(job: Any, now: datetime, unknown: Mapping[str, datetime | None]) -> tuple[str, ...]:
+def _cells(
+    job: Any, now: datetime, unknown: Mapping[str, datetime | None], held: Collection[str] = ()
+) -> tuple[str, ...]:
     return (
         named(job),
         f"{job.cluster}/{job.id}",
-        phase_of(job, unknown),
+        phase_of(job, unknown, held),
         scheduler(job),
         elapsed(job, now),
         nodes(job),
@@ -143,10 +153,16 @@ def named(job: Any) -> str:
     return str(job.name) + (f" ×{job.group_size}" if job.group_size > 1 else "")
 
 
-def phase_of(job: Any, unknown: Mapping[str, datetime | None]) -> str:
-    """With a question mark where its cluster was not read: then it is the phase of that time (POLL-1)."""
+def phase_of(job: Any, unknown: Mapping[str, datetime | None], held: Collection[str] = ()) -> str:
+    """With a question mark where its cluster was not read: then it is the phase of that time (POLL-1).
+
+    ``held``: targets of the holds in force: ``""`` for everything, a cluster, or ``cluster/id``.
+    """
     phase = str(job.phase).replace("_", "-")
-    return f"{phase}?" if job.cluster in unknown and job.closed_at is None else phase
+    if job.closed_at is not None:
+        return phase
+    under = not {"", job.cluster, f"{job.cluster}/{job.id}"}.isdisjoint(held)
+    return phase + ("?" if job.cluster in unknown else "") + (", held" if under else "")
 
 
 def scheduler(job: Any) -> str:

@@ -1,11 +1,14 @@
-"""Box-drawn tables that fit: columns are dropped in a stated order, cells are cut with an ellipsis, nothing wraps (SAY-1)."""
+"""Box-drawn tables that fit: columns are dropped in a stated order, cells are cut with an ellipsis, nothing wraps (SAY-1).
+
+In a terminal too narrow for that, each row becomes a few lines of its own, ``Title value`` after ``Title value``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from supervisor.reports.text import fitted, plain, width
+from supervisor.reports.text import fitted, plain, width, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Column:
 
 COLOURS = {"fault": "\x1b[31m", "watch": "\x1b[33m", "note": "\x1b[36m", "good": "\x1b[32m", "dim": "\x1b[2m"}
 RESET = "\x1b[0m"
+NARROW = 80
+"""Columns from which on rows are always rows."""
 
 
 def box(
@@ -60,6 +65,50 @@ def kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], columns_wide:
     """Titles of the columns that ``box`` draws in that width."""
     cells = [[plain(cell) for cell in row] for row in rows]
     return {columns[at].title for at in _layout(columns, cells, columns_wide)[0]}
+
+
+def too_narrow(columns: Sequence[Column], rows: Sequence[Sequence[str]], columns_wide: int | None) -> bool:
+    """Whether a number in a column that never goes would lose digits there, or a name all but its first letters."""
+    if columns_wide is None or columns_wide >= NARROW:
+        return False
+    cells = [[plain(cell) for cell in row] for row in rows]
+    chosen, widths = _layout(columns, cells, columns_wide)
+    for at, wide in zip(chosen, widths, strict=True):
+        needed = max((width(row[at]) for row in cells), default=0)
+        if columns[at].right and not columns[at].drop and wide < min(needed, columns[at].most):
+            return True
+        if at == 0 and wide < min(needed, columns[at].least):
+            return True
+    return False
+
+
+def stacked(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], columns_wide: int, tones: Sequence[str | None] = ()
+) -> str:
+    """Rows one below the other: the first cell on a line of its own, then what is known, by its title."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    inner = max(8, columns_wide - 4)
+    lines = ["┌" + "─" * (inner + 2) + "┐"]
+    for number, row in enumerate(cells):
+        if number:
+            lines.append("├" + "─" * (inner + 2) + "┤")
+        tone = tones[number] if number < len(tones) else None
+        said = wrapped(row[0], inner, "  ")
+        line = ""
+        for column, cell in zip(columns[1:], row[1:], strict=True):
+            if cell in ("", "—") and column.drop:
+                continue
+            part = f"{column.title} {cell}"
+            if line and width(f"{line} · {part}") <= inner:
+                line = f"{line} · {part}"
+                continue
+            said += wrapped(line, inner, "  ") if line else []
+            line = part
+        said += wrapped(line, inner, "  ") if line else []
+        drawn = [f"│ {fitted(text, inner)} │" for text in said]
+        lines += [f"{COLOURS[tone]}{text}{RESET}" if tone else text for text in drawn]
+    lines.append("└" + "─" * (inner + 2) + "┘")
+    return "\n".join(lines) + "\n"
 
 
 def pipe(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:

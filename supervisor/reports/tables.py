@@ -1,17 +1,17 @@
 """The five tables: each kind's own columns, its trend, jobs that still fill apart, and roll-ups below (RL-1 to EVAL-1, BUCKET-3).
 
 Fitting: in a narrow terminal columns go in the order of their ``drop``, highest first: pass@N and LR, Try, Nodes, Scheduler,
-Flags, Elapsed, ETA, Where, Trend, Phase. Job, the metrics and Last output never go, and no number is cut. Where Flags is
-gone, what is flagged is told whole in lines below the table.
+Flags, Elapsed, ETA, Where, Infra, Trend, Phase. Job, the metrics and Last output never go, and no number is cut. Where Flags is
+gone, what is flagged is told whole in lines below the table. Where even the numbers have no room, each job becomes a few lines.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from supervisor.reports import cells, rollup, status
-from supervisor.reports.table import Column, box, kept, pipe
+from supervisor.reports.table import Column, box, kept, pipe, stacked, too_narrow
 from supervisor.reports.text import plain
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ TOLD = 20
 """Flagged jobs told below a table that has no room for flags."""
 LAST = (
     Column("Last output", right=True, least=6, most=14),
-    Column("Phase", least=8, most=10, drop=1),
+    Column("Phase", least=8, most=18, drop=1),
     Column("Where", least=8, most=28, drop=3),
     Column("ETA", right=True, least=6, most=12, drop=4),
     Column("Elapsed", right=True, least=7, most=20, drop=5),
@@ -39,15 +39,23 @@ TREND = Column("Trend", least=20, most=60, drop=2)
 
 
 def by_kind(
-    kind: Any, jobs: Sequence[Any], now: datetime, *, unknown: UNKNOWN, wide: int | None, colour: bool, pipes: bool
+    kind: Any,
+    jobs: Sequence[Any],
+    now: datetime,
+    *,
+    unknown: UNKNOWN,
+    wide: int | None,
+    colour: bool,
+    pipes: bool,
+    held: Collection[str] = (),
 ) -> list[str]:
-    """A kind's tables, already in the order of their rows. ``kind`` has columns of its own."""
+    """A kind's tables, already in the order of their rows. ``kind`` has columns of its own; ``held`` as in ``phase_of``."""
     runs = {job.row: json.loads(job.metrics) if job.metrics else {} for job in jobs}
     live = [job for job in jobs if job.closed_at is None]
     filling = [job for job in live if not _emitted(job, runs[job.row])]
     rest = {job.row for job in filling}
     speaking = [job for job in jobs if job.row not in rest]
-    shape = _Shape(kind, runs, now, unknown, wide, colour, pipes)
+    shape = _Shape(kind, runs, now, unknown, wide, colour, pipes, held)
     parts: list[str] = []
     for words, mine in _regimes(kind, speaking, runs):
         parts.append(f"{kind.title} ({status.count(mine)}){f', {words}' if words else ''}")
@@ -92,9 +100,10 @@ class _Shape:
         wide: int | None,
         colour: bool,
         pipes: bool,
+        held: Collection[str] = (),
     ) -> None:
         self.kind, self.runs, self.now, self.unknown = kind, runs, now, unknown
-        self.wide, self.colour, self.pipes = wide, colour, pipes
+        self.wide, self.colour, self.pipes, self.held = wide, colour, pipes, held
 
     def table(self, jobs: Sequence[Any]) -> list[str]:
         own = [
@@ -124,7 +133,7 @@ class _Shape:
         return self._drawn([JOB, *own, *LAST], rows, jobs)
 
     def _last(self, job: Any, eta: str) -> tuple[str, ...]:
-        phase, where = status.phase_of(job, self.unknown), f"{job.cluster}/{job.id}"
+        phase, where = status.phase_of(job, self.unknown, self.held), f"{job.cluster}/{job.id}"
         tries = str(job.attempt) if job.attempt > 1 else cells.DASH
         return (
             status.last_output(job, self.now),
@@ -142,6 +151,8 @@ class _Shape:
         if self.pipes:
             return [pipe(columns, rows)]
         tones = [status.tone(job) for job in jobs] if self.colour else ()
+        if self.wide is not None and too_narrow(columns, rows, self.wide):
+            return [stacked(columns, rows, self.wide, tones)]
         drawn = [box(columns, rows, self.wide, tones)]
         if "Flags" not in kept(columns, rows, self.wide):
             flagged = [job for job in jobs if job.worst in ("fault", "watch")]

@@ -66,6 +66,37 @@ def fitted(text: str, columns: int) -> str:
     return "".join(kept) + "…" + " " * (columns - 1 - used)
 
 
+def wrapped(text: str, columns: int, indent: str = "") -> list[str]:
+    """``text`` in lines of at most ``columns`` columns, broken at spaces, in a word only where it must be; ``indent``: of all
+    lines but the first."""
+    if len(text) <= columns and width(text) <= columns:
+        return [text]
+    lines, line = [], text[: len(text) - len(text.lstrip())]
+    begun = False
+    for word in text.split():
+        rest = word
+        if width(f"{line} {rest}" if begun else line + rest) <= columns:
+            line, begun = (f"{line} {rest}" if begun else line + rest), True
+            continue
+        if begun:
+            lines.append(line)
+            line = indent
+        while width(line + rest) > columns:
+            kept = _head(rest, max(1, columns - width(line)))
+            lines.append(line + kept)
+            line, rest = indent, rest[len(kept) :]
+        line, begun = line + rest, True
+    return [*lines, line]
+
+
+def _head(word: str, columns: int) -> str:
+    """As much of ``word`` as fits, a letter at least."""
+    at = 1
+    while at < len(word) and width(word[: at + 1]) <= columns:
+        at += 1
+    return word[:at]
+
+
 def span(seconds: float | None) -> str:
     """A duration for people: ``45 s``, ``12 min``, ``3 h 05``, ``2 d 4 h``; a dash where it is not known."""
     if seconds is None:

@@ -99,6 +99,35 @@ def test_no_line_of_a_table_is_wider_than_the_terminal_and_no_number_is_cut(wide
     assert "collapse since step 9" in told, "in the table, or below it where there is no room"
 
 
+@pytest.mark.parametrize("wide", [24, 40, 60, 79])
+def test_a_terminal_too_narrow_for_a_row_gets_a_few_lines_a_job(wide: int) -> None:
+    """SAY-1: whole numbers by their titles, and what is flagged, in a box that fits."""
+    flag = json.dumps(
+        [{"rule": "RL-2", "text": "collapse since step 9: " + "words " * 20, "severity": "fault", "since": "x"}]
+    )
+    told = shown(a_run(worst="fault", flags=flag), a_run(row=2, name="rl__b"), a_job(row=3, bucket="other"), wide=wide)
+    lines = [line for line in told.split("\n") if line[:1] in ("┌", "├", "│", "└")]
+
+    assert max(width(line) for line in lines) <= wide
+    for said in ("Step 15/80", "Reward 0.619", "Policy Loss -0.0040", "Grad Norm 0.0060"):
+        assert said in told
+    assert "collapse" in told
+
+
+def test_a_job_under_a_hold_says_so_beside_its_phase() -> None:
+    """KILL-5: held by itself, with its cluster, or with everything."""
+    from types import SimpleNamespace
+
+    job = a_run()
+    for target in (f"{job.cluster}/{job.id}", job.cluster, None):
+        holds = [SimpleNamespace(target=target)]
+        told = "\n".join(
+            tables([job], NOON, unknown={}, wide=None, colour=False, pipes=False, kinds=KINDS, holds=holds)
+        )
+        assert "│ running, held │" in told
+    assert "held" not in shown(job)
+
+
 def test_pipes_are_for_pasting() -> None:
     assert shown(a_run(), pipes=True).split("\n")[1].startswith("| Job | Step | Reward |")
 

@@ -79,6 +79,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     from supervisor.buckets import KINDS
     from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError
     from supervisor.reports import status
+    from supervisor.reports.fitting import fitting
     from supervisor.reports.monitor import as_known_now
     from supervisor.store.light import Light
 
@@ -116,11 +117,13 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     unknown = {each.name: each.last_good_at for each in summary.clusters if each.state != "ok"}
     parts = status.head(summary, now, gone=gone, colour=colour)
     parts.append("")
-    parts += status.tables(shown, now, unknown=unknown, wide=wide, colour=colour, pipes=args.pipe, kinds=KINDS)
+    parts += status.tables(
+        shown, now, unknown=unknown, wide=wide, colour=colour, pipes=args.pipe, kinds=KINDS, holds=holds
+    )
     if not jobs:
         parts.append(_no_jobs(summary, args))
     parts += status.foot(holds, hidden, waiting)
-    return "\n".join(parts) + "\n", code
+    return fitting("\n".join(parts) + "\n", wide), code
 
 
 def _nothing(args: argparse.Namespace, now: Any, state: str, reason: str) -> tuple[str, int]:

@@ -26,7 +26,9 @@ def run(args: argparse.Namespace) -> int:
     from supervisor.app.clock import utc_now
     from supervisor.app.commands.picking import holds_on, the_row, verdicts_of
     from supervisor.app.config_path import places
+    from supervisor.app.terminal import columns_wide
     from supervisor.reports import history, verdict
+    from supervisor.reports.fitting import fitting
     from supervisor.store.light import Light
 
     with Light.open(places(args.config).database_url) as light:
@@ -35,5 +37,5 @@ def run(args: argparse.Namespace) -> int:
         diagnoses = [json.loads(each) for each in light.diagnoses(job.row)]
         holds, verdicts = holds_on(light, job), verdicts_of(light, job)
     told = [verdict.brief(each, number) for number, each in verdicts[:1]]
-    sys.stdout.write(history.reasons(job, steps, diagnoses, holds, utc_now(), told))
+    sys.stdout.write(fitting(history.reasons(job, steps, diagnoses, holds, utc_now(), told), columns_wide()))
     return 0
