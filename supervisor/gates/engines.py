@@ -20,6 +20,8 @@ SERIES = 12
 """Newest lines of an engine over which a state must hold."""
 LASTING = 3
 """Lines in a row, at least, before a state is one and no moment."""
+FEW = 8
+"""Running requests that are few, where no serving cap is told; a tenth of it where one is."""
 FLAT = 0.2
 """Spread of the throughput, over its largest, up to which it is flat."""
 
@@ -93,7 +95,7 @@ class Subscription:
             return True
         if not self.lasting:
             return None
-        few = self.capacity * 0.1 if self.capacity else 8.0
+        few = self.capacity / 10 if self.capacity else FEW
         return all(
             line.waiting < 1 and line.running <= few and line.kv_percent is not None and line.kv_percent <= kv_percent
             for line in self.lasting

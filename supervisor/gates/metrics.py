@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from supervisor.gates import said
 from supervisor.model.findings import Quote
@@ -19,10 +20,14 @@ BEFORE = 24
 
 
 @cache
+def _table() -> list[dict[str, Any]]:
+    return list(tomllib.loads(resources.files("supervisor.data").joinpath("metrics.toml").read_text("utf-8"))["metric"])
+
+
+@cache
 def _names(key: str) -> tuple[re.Pattern[str], ...]:
     """The names under which ``data/metrics.toml`` knows a key, most telling first; each as a whole word."""
-    text = resources.files("supervisor.data").joinpath("metrics.toml").read_text("utf-8")
-    for metric in tomllib.loads(text)["metric"]:
+    for metric in _table():
         if metric["key"] == key:
             names = [re.escape(name) for name in metric.get("names", ())] + list(metric.get("patterns", ()))
             return tuple(re.compile(rf"(?<![\w/])(?:{name})(?![\w/])", re.I) for name in names)

@@ -30,6 +30,8 @@ TRAINING = (
     "optimizer",
 )
 ROLLOUT = ("generat", "rollout", "wait_for_generation", "buffer")
+LOW_POWER = 0.4
+"""Share of its power limit up to which a device hardly works: one small request keeps its use near 100 %."""
 PINNED = 0.97
 """Share of a device's memory in use from which it is at its ceiling."""
 
@@ -207,8 +209,11 @@ def _rl(case: Case, group: Ranks) -> GateScore:
         facts=facts,
     )
     starved = subscription.starved(limits.kv_idle_percent, case.limits.health.engine_idle_s)
-    if starved and engines_idle and policy_idle is not False and stage != "training":
+    policy_rests = policy_idle or (group.shared and _hardly(group.policy))
+    if starved and (engines_idle or _hardly(group.engines)) and policy_rests and stage != "training":
         return _starved(case, subscription, base, group)
+    if policy_idle and engines_idle and _silent(case):
+        return _at_rest(case, f"All its devices rest, and its log stands still. {words}", quotes, group)
     return _subscribed(case, subscription, base, resting=bool(engines_idle))
 
 
@@ -301,8 +306,11 @@ def _serving(case: Case, group: Ranks) -> GateScore:
     )
     limits = case.limits
     left = any(_left(run) for run in case.runs.values())
-    if idle and left and subscription.starved(limits.gating.kv_idle_percent, limits.health.engine_idle_s):
+    starved = subscription.starved(limits.gating.kv_idle_percent, limits.health.engine_idle_s)
+    if (idle or _hardly(serving)) and left and starved:
         return _starved(case, subscription, base, group)
+    if idle and _silent(case):
+        return _at_rest(case, f"Its devices rest, and its log stands still. {base.reason}", base.quotes, group)
     return _subscribed(case, subscription, base, resting=bool(idle))
 
 
@@ -321,6 +329,12 @@ def _idle(case: Case, group: Sequence[Device]) -> bool | None:
     if not told or any(each is False for each in told):
         return False
     return None if any(each is None for each in told) else True
+
+
+def _hardly(group: Sequence[Device]) -> bool:
+    """Every device draws little of its power, in every sample."""
+    shares = [device.watts_share for device in group]
+    return bool(shares) and all(share is not None and share <= LOW_POWER for share in shares)
 
 
 def _silent(case: Case) -> bool:

@@ -102,8 +102,19 @@ def _trials(case: Case, found: Sample) -> GateScore:
 def _lasting(case: Case, found: Sample, scores_tell: bool) -> bool:
     """Whether what all opened trials show holds for the whole run: no spike, and nothing before it is known to be better.
 
-    ``scores_tell``: a reward of 0 that counts speaks against it too.
+    ``scores_tell``: a reward of 0 that counts speaks against it too. While an engine may still load nothing is called lasting.
     """
+    if not _begun(case):
+        return False
+    return _throughout(case, found, scores_tell)
+
+
+def _begun(case: Case) -> bool:
+    started = case.subject.seen.started_at
+    return started is not None and case.at - started >= timedelta(seconds=case.limits.gating.bring_up_trials_s)
+
+
+def _throughout(case: Case, found: Sample, scores_tell: bool) -> bool:
     if found.ever_passed or _ever_rewarded(case) or (scores_tell and found.ever_scored):
         return False
     told, least = found.told, case.limits.health.trials_to_judge
@@ -158,7 +169,8 @@ def _fault(
     if not quotes:
         return None
     cause, fix = _BY_GROUP[group]
-    lasting = _lasting(case, found, scores_tell=True)
+    # No sandbox at all heals as little in the first hour as later; an engine that loads, or a provider's outage, does.
+    lasting = (_throughout if name == TESTS_DIR else _lasting)(case, found, scores_tell=True)
     if name == TESTS_DIR:
         words += (
             " On a data set that has run before, this says that the sandbox was never built: the image, not the data."

@@ -20,11 +20,11 @@ HEAD = "index, uuid, name, utilization.gpu [%], memory.used [MiB], memory.total 
 UUID = "GPU-{:08d}-1a2b"
 
 
-def gpu(*uses: int | str, memory: int = 70000) -> str:
-    """The use of each device, the same in three samples."""
+def gpu(*uses: int | str, memory: int = 70000, watts: int = 600) -> str:
+    """The use of each device, the same in three samples; ``watts`` of those at work."""
     rows = "".join(
         f"{n}, {UUID.format(n)}, NVIDIA H100 80GB HBM3, {use if isinstance(use, str) else f'{use} %'}, {memory} MiB, 81559 MiB, "
-        f"{120 if use == 0 else 600}.00 W, 700.00 W\n"
+        f"{120 if use == 0 else watts}.00 W, 700.00 W\n"
         for n, use in enumerate(uses)
     )
     return "".join(f"# sample {n} at {1790000000 + n}\n{HEAD}\n{rows}" for n in (1, 2, 3))
@@ -119,6 +119,13 @@ SITUATIONS: dict[str, tuple[str, dict[str, str], dict[str, Any], Score, str]] = 
     ),
     "starved, few requests of many rollouts": (
         "rl", node(RESTS, **{"log.txt": rl(HUNGRY, ROLLS, BUFFER)}), {}, Score.FAIL, "under-subscribed",
+    ),
+    "starved, and its devices draw little power": (
+        "rl", node(gpu(0, 0, 96, 97, watts=180), procs=PEGGED, **{"log.txt": rl(HUNGRY, ROLLS)}), {}, Score.FAIL, "dispatch-bound",
+    ),
+    "few requests that keep the devices at full power": ("rl", node(gpu(0, 0, 96, 97), **{"log.txt": rl(HUNGRY, ROLLS)}), {}, Score.PASS, ""),
+    "all its devices rest and it is silent, whatever its engines last said": (
+        "rl", node(RESTS, **{"log.txt": rl(FED)}), {"silent_for": timedelta(minutes=40)}, Score.FAIL, "devices-idle",
     ),
     "starved, and nothing measured": (
         "rl",
@@ -354,6 +361,29 @@ def test_without_stacks_rest_is_no_wedge():
     score = judged(hung(**{"stack-n1.txt": Failed("srun: error: Unable to create step")}))
 
     assert not score.hard
+
+
+@pytest.mark.parametrize(
+    "file", ["gpu-n1.csv", "gpu-processes-n1.csv", "processes-n1.txt", "stack-n1.txt", "log.txt", "record.txt"]
+)
+def test_whatever_is_missing_of_a_wedges_evidence_it_is_no_wedge_any_more(file: str):
+    """PROBE-2, PROBE-5: what decides is each piece; without it nothing is killed."""
+    score = judged(hung(**{file: Failed("timed out")}))
+
+    assert not score.hard
+    assert file not in ("gpu-n1.csv", "log.txt") or (score.result is Score.ERROR and score.missing is not None)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in SITUATIONS.items() if each[0] in ("rl", "sft") and "gpu-n1.csv" in each[1]]
+)
+def test_without_the_view_of_its_devices_every_situation_is_an_error(name: str):
+    """PROBE-2."""
+    bucket, texts, about, _, _ = SITUATIONS[name]
+
+    score = judged(some_case({**texts, "gpu-n1.csv": Failed("timed out")}, bucket=bucket, **about))
+
+    assert score.result is Score.ERROR
 
 
 def test_an_ablation_at_rest_is_never_hard():

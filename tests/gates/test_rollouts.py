@@ -12,7 +12,7 @@ from supervisor.model.probe import Case, GateScore, Score
 from tests.gates.cases import Failed, assert_quotes_stand, some_case
 from tests.gates.some_trials import ENTRY, many, rl_log, trial, trials
 
-HOUR = timedelta(hours=1)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 REWARD = "reward/avg_raw_reward"
 ZERO = [{REWARD: 0.0}] * 12
 GOOD = [{REWARD: 0.2 + 0.01 * step, "generate/avg_num_tokens": 900.0, "timing/step": 118.0} for step in range(12)]
@@ -58,12 +58,24 @@ SITUATIONS: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[Score, bo
         "datagen", trials([*many(24, error="AddTestsDirError", reward=None), trial(99, ago=HOUR)]), {"started": 2 * HOUR}, (Score.FAIL, False),
     ),
     "the model is out of reach": (
-        "eval", trials(many(24, error="APIConnectionError", reward=None, turns=0, tokens=0)), {"started": HOUR}, (Score.FAIL, True),
+        "eval", trials(many(24, apart=4 * MINUTE, error="APIConnectionError", reward=None, turns=0, tokens=0)), {"started": 2 * HOUR},
+        (Score.FAIL, True),
+    ),
+    "the model is out of reach while its engine may still load": (
+        "eval", trials(many(24, error="APIConnectionError", reward=None, turns=0, tokens=0)), {"started": 40 * MINUTE}, (Score.FAIL, False),
+    ),
+    "credentials are refused in the first half hour": (
+        "rl", trials(many(24, error="AuthenticationError", reward=None, turns=0, tokens=0)), {"started": 40 * MINUTE}, (Score.FAIL, False),
     ),
     "half of the trials fail by a fault": (
         "eval", trials([*many(12, error="VerifierTimeoutError", reward=None), *many(12, first=50)]), {}, (Score.FAIL, False),
     ),
-    "one turn and no token": ("datagen", trials(many(24, reward=0.0, turns=1, tokens=0)), {"started": HOUR}, (Score.FAIL, True)),
+    "one turn and no token": (
+        "datagen", trials(many(24, apart=4 * MINUTE, reward=0.0, turns=1, tokens=0)), {"started": 2 * HOUR}, (Score.FAIL, True),
+    ),
+    "one turn and no token in the first half hour": (
+        "datagen", trials(many(24, reward=0.0, turns=1, tokens=0)), {"started": 40 * MINUTE}, (Score.FAIL, False),
+    ),
     "one turn with answers": ("datagen", trials(many(24, reward=0.0, turns=1, tokens=700)), {"started": HOUR}, (Score.FAIL, False)),
     "one turn by design": ("eval", trials(many(24, reward=1.0, turns=1, tokens=700)), {}, (Score.PASS, False)),
     "nothing finished at 15 min": (
