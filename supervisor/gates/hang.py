@@ -72,8 +72,11 @@ def judge(case: Case, stand: progress.Stand) -> Hang:
             quotes=said.distinct((*quotes, *look.quotes)),
             watch=_watch(stand, look),
         )
-    if look.still or told:
+    if told or (look.still and not (look.resting and _rests_by_nature(case, stand))):
         return _proven(case, stand, look, fault)
+    if look.resting:
+        words = "Its processes rest, as those of such work do while others work for them; that does not prove a hang."
+        return Hang(words=words, quotes=look.quotes, watch=_watch(stand, look))
     if not look.seen:
         missing = said.missing(case, Role.PROCESSES, Role.STACK)
         for each in case.read(Role.PROCESSES)[:1]:
@@ -88,6 +91,8 @@ def judge(case: Case, stand: progress.Stand) -> Hang:
 def _watch(stand: progress.Stand, look: Look) -> str:
     again = f"another {said.span(stand.age.total_seconds() if stand.age is not None else 0.0)} of silence"
     busy = [worker for worker in look.workers if worker.doing not in stillness.STILL]
+    if look.resting:
+        return f"a stack that names a lock or a collective, engines that nobody asks, or {again}"
     if busy and all(worker.stack is not None and worker.stack.named for worker in busy):
         late = busy[0]
         return f"{_named(late)}, now {late.doing.value}{_in(late)}, in a wait for others at the next probe, or {again}"
@@ -202,6 +207,18 @@ def _computing(case: Case, look: Look) -> tuple[str, tuple[Quote, ...]] | None:
     limit = case.limits.gating.gpu_busy_percent
     busy = next((each for view in devices.gpus(case) for each in view.devices if each.busy(limit)), None)
     return ("a device is at work", (busy.quote,)) if busy is not None else None
+
+
+def _rests_by_nature(case: Case, stand: progress.Stand) -> bool:
+    """Whether rest tells nothing: of what hands out trials and waits for them, unless its engine says that nobody asks it; and of
+    programs that count no steps, which may be servers or notebooks."""
+    run, log = stand.log.run, stand.log
+    if case.subject.bucket in progress.OF_TRIALS:
+        unasked = run is not None and run.engine.latest.get("running") == 0.0 and progress.after(run.engine.mark, log)
+        return not unasked
+    if case.subject.bucket == "other":
+        return stand.step is None and case.subject.log.step is None
+    return False
 
 
 # -- the log's own words -----------------------------------------------------------------------------------------------

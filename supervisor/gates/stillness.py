@@ -21,6 +21,7 @@ class Doing(StrEnum):
     WAITING = "waiting for other ranks in a collective"
     SAME = "on the same lines as at the probe before"
     IDLE = "idle"
+    OUTSIDE = "waiting for an answer over the network"
     WORKING = "busy"
     DISK = "waiting for a disk or a file system"
     STOPPED = "stopped by a signal"
@@ -29,6 +30,8 @@ class Doing(StrEnum):
 
 
 STILL = frozenset({Doing.DEAD, Doing.WAITING, Doing.SAME, Doing.IDLE})
+AT_REST = frozenset({Doing.SAME, Doing.IDLE})
+"""What a program that waits for others' work, or serves them, does all day: no proof of a hang there."""
 ONLOOKERS = (Part.ENGINE, Part.LAUNCHER, Part.TRACKER, Part.SANDBOX)
 """Their activity is no work of the trainer's (LIVE-4)."""
 STAGES = {
@@ -37,7 +40,13 @@ STAGES = {
     Wait.DATA: "data are being prepared",
     Wait.FILE: "files are being read or written",
 }
-HELPERS = {Part.COMPILER: "kernels are being compiled", Part.TRANSFER: "files are being transferred"}
+HELPERS = {
+    Part.COMPILER: "kernels are being compiled",
+    Part.TRANSFER: "files are being transferred",
+    Part.DATA: "data workers are at work",
+    Part.COORDINATOR: "its rollout coordinator is at work",
+}
+"""Those that work for the trainer while it waits. A coordinator's work explains no ranks that wait for each other (LIVE-4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +91,17 @@ class Look:
         return bool(self.workers) and all(worker.doing in STILL for worker in self.workers)
 
     @property
+    def resting(self) -> bool:
+        """Still, and each of them only at rest: none is dead, and none waits for another rank."""
+        return self.still and all(worker.doing in AT_REST for worker in self.workers)
+
+    @property
     def unclear(self) -> bool:
-        """Nothing of them speaks against a hang: those that are not still are busy, or of unknown activity, without a stack that
-        names functions. A rank that spins in a wait looks like that too."""
+        """Nothing of them speaks against a hang that the log tells: what is not still waits for an answer, or is busy or of unknown
+        activity without a stack that names functions. A rank that spins in a wait looks like that too."""
         return all(
             worker.doing in STILL
+            or worker.doing is Doing.OUTSIDE
             or (
                 worker.doing in (Doing.WORKING, Doing.UNKNOWN) and not (worker.stack is not None and worker.stack.named)
             )
@@ -189,11 +204,12 @@ def _doing(process: Process, stack: ProcessStack | None, limit: float, again: bo
         return Doing.WAITING  # busy or not: a rank spins while it waits for the others
     if process.uninterruptible:
         return Doing.DISK
+    wait = stack.wait if stack is not None and named else None
+    if again and wait in (Wait.LOCK, Wait.DEVICE, Wait.QUEUE, Wait.NETWORK):
+        return Doing.SAME
     idle = process.idle(limit)
     if idle:
-        return Doing.IDLE
-    if again and named and stack is not None and stack.wait in (Wait.LOCK, Wait.DEVICE, Wait.QUEUE):
-        return Doing.SAME
+        return Doing.OUTSIDE if wait is Wait.NETWORK else Doing.IDLE
     return Doing.WORKING if idle is False else Doing.UNKNOWN
 
 
@@ -207,7 +223,10 @@ def _again(case: Case, dumps: Iterable[stacks.NodeStacks]) -> bool:
 
 def _stage(workers: Sequence[Worker], active: Sequence[Process]) -> tuple[str, tuple[Quote, ...]]:
     """A stage counts only while something positively works on it: a save that hangs is a hang."""
-    helping = next((each for each in active if each.part in HELPERS), None)
+    apart = any(worker.doing is Doing.WAITING for worker in workers)
+    helping = next(
+        (each for each in active if each.part in HELPERS and not (apart and each.part is Part.COORDINATOR)), None
+    )
     if helping is not None:
         return HELPERS[helping.part], (helping.quote,)
     busy = {id(each) for each in active}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.gates import liveness
+from supervisor.gates import liveness, stacks
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, Cause, EarlierProbe, GateScore, Mark, Ruling, Score
 from tests.gates.cases import Failed, assert_quotes_stand, some_case
@@ -202,6 +202,74 @@ def test_a_device_at_work_does_not_excuse_ranks_whose_stacks_wait_for_each_other
     assert judged(texts(**{"gpu-n1.csv": GPU.format(use=100)})).hard
 
 
+# -- rest that proves nothing -------------------------------------------------------------------------------------------
+
+
+def test_a_program_that_counts_no_steps_may_rest_by_nature():
+    """A notebook, a server: silent and idle all day."""
+    files = texts(stack="kernel-stack", **{"log.txt": "serving on port 8000\n"})
+    about = {"bucket": "other", "speaks": False}
+
+    server = judged(files, **about)
+    trainer = judged(files, **(about | {"bucket": "sft"}))
+
+    assert (server.hard, "does not prove a hang" in server.reason) == (False, True)
+    assert trainer.hard
+
+
+def test_what_waits_for_trials_rests_by_nature_unless_its_engine_says_that_nobody_asks_it():
+    """PROBE-10, EVAL-2: long episodes, or a harness that stopped asking."""
+    trial = "2026-07-01 08:00:00 INFO Trial a__1 finished with reward 1.0\n"
+    unasked = ENGINE.format(at="11:59:00", tps="0.0", running=0)
+
+    waits = judged(texts(stack="kernel-stack", **{"log.txt": trial}), bucket="eval", silent_for=timedelta(hours=4))
+    hangs = judged(
+        texts(stack="kernel-stack", **{"log.txt": trial + unasked}), bucket="eval", silent_for=timedelta(hours=4)
+    )
+
+    assert (waits.result, waits.hard) == (Score.FAIL, False)
+    assert hangs.hard
+
+
+def stacked(frame: str) -> str:
+    """Both ranks stand in one frame."""
+    text = sample("stack-deadlock")
+    for known in (
+        "barrier (torch/distributed/distributed_c10d.py:6371)",
+        "all_reduce (torch/distributed/distributed_c10d.py:3913)",
+    ):
+        text = text.replace(known, frame)
+    return text.replace("    _exception_logger.<locals>.wrapper (torch/distributed/c10d_logger.py:83)\n", "")
+
+
+def test_an_answer_that_does_not_come_over_the_network_is_no_hang_until_two_probes_agree():
+    """A download of a huge model, a request to a busy server."""
+    files = texts() | {"stack-n1.txt": stacked("urlopen (urllib3/connectionpool.py:789)")}
+    alone = some_case(files, bucket="sft", silent_for=LONG)
+    before = EarlierProbe(
+        taken_at=NOON - timedelta(minutes=15),
+        ruling=Ruling.NO_KILL,
+        mark=Mark(at=NOON - timedelta(minutes=15)),
+        stack_digest=stacks.digest(stacks.of(alone)),
+    )
+
+    once, twice = liveness.judge(alone), liveness.judge(some_case(files, bucket="sft", silent_for=LONG, before=before))
+
+    assert (once.hard, "over the network" in once.reason) == (False, True)
+    assert twice.hard
+
+
+def test_data_workers_at_work_explain_ranks_that_wait():
+    """One rank prepares the data in many processes, the others wait at a barrier."""
+    worker = "2700  2608  2608 R 1 {cpu} 200 90000 - /opt/venv/bin/python -u train.py deadlock\n"
+    first, _, second = sample("processes-deadlock").partition("# sample 2")
+    table = first + worker.format(cpu="100.00") + "# sample 2" + second + worker.format(cpu="104.00")
+
+    score = judged(texts() | {"processes-n1.txt": table})
+
+    assert (score.hard, "data workers are at work" in score.reason) == (False, True)
+
+
 # -- the log's own words -----------------------------------------------------------------------------------------------
 
 
@@ -268,6 +336,17 @@ def test_a_fault_in_a_workers_own_log_names_the_cause_where_the_jobs_log_is_sile
     assert any(quote.file == "session-n1-worker-1.out" for quote in score.quotes)
 
 
+def test_a_trainer_that_waits_for_an_answer_of_a_dead_engine_hangs():
+    fatal = "(EngineCore_DP0 pid=4242) ERROR 07-01 10:50:00 [core.py:710] EngineCore encountered a fatal error."
+    files = texts(**{"log.txt": f"{STEPS}{fatal}\n"}) | {
+        "stack-n1.txt": stacked("urlopen (urllib3/connectionpool.py:789)")
+    }
+
+    score = judged(files, causes=a_cause((3, fatal), category="engine-dead"))
+
+    assert (score.hard, score.cause) == (True, "engine-dead")
+
+
 # -- two probes --------------------------------------------------------------------------------------------------------
 
 
@@ -281,8 +360,6 @@ def spinning(before: EarlierProbe | None) -> Case:
 
 
 def test_a_busy_rank_on_the_same_lines_at_two_probes_stands_still():
-    from supervisor.gates import stacks
-
     alone = spinning(None)
     earlier = EarlierProbe(
         taken_at=NOON - timedelta(minutes=15),
