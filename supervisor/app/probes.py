@@ -120,7 +120,7 @@ class Probes:
 
     async def _request(self, request: Request) -> None:
         now, row = self.clock(), request.payload.get("row")
-        if not isinstance(row, int):
+        if not isinstance(row, int) or isinstance(row, bool):
             await self._answer(request.id, "failed: the request names no job")
             return
         try:
@@ -240,7 +240,7 @@ class Probes:
             number, verdict = await self._probe(Wanted(held, row, station, mark, last, trials))
         else:
             number, verdict = stored.id, stored.verdict
-        await self._write_record(number, verdict)
+        await self._write_record(row, verdict)
         return f"verdict {number}"
 
     async def _stored(self, row: int, path: Path) -> VerdictEntry | None:
@@ -256,19 +256,24 @@ class Probes:
         self._refreshed += 1
         mark = f"{held.life.attempt}-r{self.clock():%Y%m%dT%H%M%S}-{self._refreshed}"
         try:
-            number, verdict = await self._probe(Wanted(held, held.row, station, mark, last=True, leave=REFRESHED))
-            await self._write_record(number, verdict)
+            _, verdict = await self._probe(Wanted(held, held.row, station, mark, last=True, leave=REFRESHED))
+            await self._write_record(held.row, verdict)
         except (NotProbed, Unproven) as error:
             return str(error)
         return verdict
 
-    async def _write_record(self, number: int, verdict: Verdict) -> None:
-        """Safe to do twice: name and date are the verdict's own (SAY-3)."""
-        text, job = markdown(verdict, number), verdict.job
+    async def _write_record(self, row: int, verdict: Verdict) -> None:
+        """All verdicts of its day on this job, the newest first. Safe to do twice: name and date are the verdict's own (SAY-3)."""
+        found, job, day = (
+            await self.writer.call(lambda store: store.verdicts(row=row)),
+            verdict.job,
+            verdict.taken_at.date(),
+        )
+        text = "\n".join(markdown(each.verdict, each.id) for each in found if each.verdict.taken_at.date() == day)
         try:
             await asyncio.to_thread(self.logs.put, verdict.taken_at, job.cluster, job.id, "verdict", text)
         except OSError as error:
-            log.error("record.unwritten", job=str(job.ref), verdict=number, reason=error.strerror or str(error))
+            log.error("record.unwritten", job=str(job.ref), reason=error.strerror or str(error))
 
     # -- one probe -------------------------------------------------------------------------------------------------
 
