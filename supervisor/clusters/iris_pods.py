@@ -20,7 +20,7 @@ from supervisor.clusters.kubernetes_calls import Answer, ApiServer, NotAllowed, 
 from supervisor.clusters.kubernetes_session import Session
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.clusters.kueue import Verdict, WorkloadList, place_in_queues, verdict
-from supervisor.clusters.pods import PodList, PodRead, read_pod
+from supervisor.clusters.pods import PodRead, decode_pods, read_pod
 from supervisor.model.errors import AnswerUnusable
 from supervisor.model.job import JobState
 
@@ -55,7 +55,6 @@ class _PodList(msgspec.Struct, frozen=True):
     items: tuple[_Pod, ...] | None = None
 
 
-_PODS = msgspec.json.Decoder(PodList)
 _NAMES = msgspec.json.Decoder(_PodList)
 _WORKLOADS = msgspec.json.Decoder(WorkloadList)
 
@@ -66,7 +65,7 @@ def task_hash(path: str) -> str:
 
 def pods_of(data: bytes, now: datetime, verdicts: Mapping[str, Verdict]) -> tuple[dict[PodKey, PodRead], str]:
     """Pods of one page of a list by task and attempt, and the mark of the page after it."""
-    page, names = _PODS.decode(data), _NAMES.decode(data)
+    page, names = decode_pods(data), _NAMES.decode(data)
     if page.kind != "PodList":
         raise msgspec.ValidationError(f"a {page.kind} is no list of pods")
     found: dict[PodKey, PodRead] = {}

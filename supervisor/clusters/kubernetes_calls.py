@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import socket
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -24,6 +22,7 @@ from kubernetes.client.rest import RESTClientObject
 
 from supervisor.clusters.kubernetes_login import Login, authorization
 from supervisor.clusters.kubernetes_objects import plain
+from supervisor.clusters.kubernetes_wire import HttpPool, HttpsPool, Line, Room, on_this_thread
 from supervisor.model.errors import AnswerUnusable, ClusterError, LoginFailed, TookTooLong
 
 GROUPS = "/apis"
@@ -41,8 +40,6 @@ RECORD = "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}"
 
 _MOST_BYTES = 256 * 2**20
 _POLITE_WAIT_S = 10.0
-_ROOM = 2**20
-"""Bytes to begin with where an answer's length is not announced; an API server announces none for a long list."""
 
 T = TypeVar("T")
 
@@ -92,59 +89,6 @@ def path_of(template: str, **parts: str) -> str:
     return template.format(**{key: quote(part, safe="") for key, part in parts.items()})
 
 
-@dataclass(slots=True, eq=False)
-class _Line:
-    """One request under way, so that whoever waits for it can hang up."""
-
-    connection: Any = None
-    body: http.client.HTTPResponse | None = None
-    """The answer's own stream, of the last one that came: before it, a proxy may have answered."""
-    hung_up: threading.Event = field(default_factory=threading.Event)
-
-    def hang_up(self) -> None:
-        self.hung_up.set()
-        sock = getattr(self.connection, "sock", None)
-        if isinstance(sock, socket.socket):
-            try:
-                # The base method: SSLSocket's own would drop its TLS state under the reading thread.
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
-            except OSError:
-                return
-
-
-_lines = threading.local()
-
-
-class _Body(http.client.HTTPResponse):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        _lines.current.body = self
-
-
-class _Http(urllib3.connection.HTTPConnection):
-    response_class = _Body
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        _lines.current.connection = self
-        super().request(*args, **kwargs)
-
-
-class _Https(urllib3.connection.HTTPSConnection):
-    response_class = _Body
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        _lines.current.connection = self
-        super().request(*args, **kwargs)
-
-
-class _HttpPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Http
-
-
-class _HttpsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _Https
-
-
 class ApiServer:
     """One API server under one login. Methods are coroutines; the waiting is done in threads of its own."""
 
@@ -152,9 +96,9 @@ class ApiServer:
         self._cluster, self._login, self._timeout_s = cluster, login, timeout_s
         login.configuration.connection_pool_maxsize = connections
         self._pool = RESTClientObject(login.configuration).pool_manager
-        self._pool.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+        self._pool.pool_classes_by_scheme = {"http": HttpPool, "https": HttpsPool}
         self._host = str(login.configuration.host).rstrip("/")
-        self._under_way: set[_Line] = set()
+        self._under_way: set[Line] = set()
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix=f"kubernetes-{cluster}")
 
     @property
@@ -189,8 +133,8 @@ class ApiServer:
             "GET", path, query, None, lambda data, date: read(Answer(bytes(data), date)), timeout_s, most_bytes
         )
 
-    async def page(self, path: str, query: Mapping[str, str], *, room: bytearray, read: Callable[[memoryview], T]) -> T:
-        """Ask for one page of a long list, and hand it to ``read`` where it lies: in ``room``, which the next page is read into too.
+    async def page(self, path: str, query: Mapping[str, str], *, room: Room, read: Callable[[memoryview], T]) -> T:
+        """Ask for one page of a long list, and hand it to ``read`` where it lies: in ``room``, into which the next one is read too.
 
         So the pages of a list cost the memory of one. What ``read`` keeps of the bytes it must copy. Raises as :meth:`get` does.
         """
@@ -216,14 +160,14 @@ class ApiServer:
         read: Callable[[memoryview, float | None], T],
         timeout_s: float | None = None,
         most_bytes: int = _MOST_BYTES,
-        room: bytearray | None = None,
+        room: Room | None = None,
     ) -> T:
         limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        line = _Line()
+        line = Line()
         url = f"{self._host}{path}{'?' + urlencode(query) if query else ''}"
 
         def run() -> T:
-            _lines.current = line
+            on_this_thread.line = line
             for again in (True, False):
                 if line.hung_up.is_set():
                     break
@@ -259,14 +203,14 @@ class ApiServer:
 
     def _sent(
         self,
-        line: _Line,
+        line: Line,
         method: str,
         url: str,
         body: bytes | None,
         limit_s: float,
         most_bytes: int,
         path: str,
-        room: bytearray | None,
+        room: Room | None,
     ) -> tuple[memoryview, float | None]:
         """The whole answer, and the time that it gives for itself."""
         headers = {
@@ -294,7 +238,7 @@ class ApiServer:
         assert line.body is not None
         whole = False
         try:
-            data = _read(line.body, bytearray() if room is None else room, most_bytes)
+            data = (room or Room()).fill(line.body, most_bytes)
             whole = data is not None
         except TimeoutError as error:
             raise TookTooLong(self._cluster, f"{self._host}{path}", limit_s) from error
@@ -343,27 +287,6 @@ def _heard(late: asyncio.Future[Any]) -> None:
     """An answer that came after everybody had gone: its error is nobody's."""
     if not late.cancelled():
         late.exception()
-
-
-def _read(body: http.client.HTTPResponse, room: bytearray, most_bytes: int) -> memoryview | None:
-    """The whole body, read straight into ``room``, which grows as it must; None where it is longer than that."""
-    expected = body.length
-    if expected is not None and expected > most_bytes:
-        return None
-    size = 0
-    while size != expected:
-        if size >= len(room):
-            room.extend(bytes(max(expected or 0, 2 * size, _ROOM) - size))
-        with memoryview(room) as all_of_it, all_of_it[size:] as rest:
-            got = body.readinto(rest)
-        size += got
-        if size > most_bytes:
-            return None
-        if not got:
-            if expected is not None:
-                raise http.client.IncompleteRead(b"", expected - size)
-            break
-    return memoryview(room)[:size]
 
 
 def refusal(cluster: str, status: int, headers: Mapping[str, str], data: bytes, path: str) -> ClusterError:

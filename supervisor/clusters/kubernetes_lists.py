@@ -18,6 +18,7 @@ from supervisor.clusters.kubernetes_calls import Answer, ApiServer, NotAllowed, 
 from supervisor.clusters.kubernetes_jobs import Listing, Owned
 from supervisor.clusters.kubernetes_kinds import BY_NAME, ENVELOPE, ITEMS, KINDS, Kind
 from supervisor.clusters.kubernetes_objects import Group, GroupList, ListMeta, ResourceList, Version
+from supervisor.clusters.kubernetes_wire import Room
 from supervisor.clusters.kueue import Workload, WorkloadList
 from supervisor.clusters.pods import Pod, decode_pods
 from supervisor.model.errors import AnswerUnusable, ClusterError
@@ -228,14 +229,12 @@ class Lister:
         """Every page of a list. A list that grows too old in the middle begins again."""
         query = {"limit": str(self._page_size)} | ({"labelSelector": selector} if selector else {})
 
-        room = bytearray()
-
         def read(data: memoryview) -> Page[T]:
             return _believed(self._cluster, path, data, decode)
 
         for _ in range(_RESTARTS):
             items: list[T] = []
-            token = ""
+            token, room = "", Room()
             try:
                 for _page in range(_MOST_PAGES):
                     asked = query | ({"continue": token} if token else {})

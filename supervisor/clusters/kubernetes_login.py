@@ -26,6 +26,7 @@ from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.model.errors import LoginFailed, LoginNeedsPerson
 
 _RENEW_BEFORE = timedelta(seconds=60)
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FILES = ("tokenFile", "client-certificate", "client-key")
 
 Stamp = tuple[tuple[str, int, int, int], ...]
@@ -151,7 +152,7 @@ def _from_kubeconfig(cluster: str, settings: KubernetesSettings, paths: list[Pat
 
 def _document(cluster: str, path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_YAML)  # noqa: S506  # both are safe ones
     except (OSError, UnicodeDecodeError) as error:
         raise LoginFailed(cluster, f"kubeconfig {path} cannot be read: {error}") from error
     except yaml.YAMLError as error:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from supervisor.clusters.kubernetes_objects import Condition, ListMeta, Meta, Part, condition, holds, plain, said
+from supervisor.model.errors import AnswerUnusable
 from supervisor.model.job import JobState
 
 MAIN_CONTAINERS = ("main", "task", "trainer", "train", "pytorch", "worker", "ray-head", "ray-job-submitter", "node")
@@ -83,8 +84,11 @@ class PodStatus(Part, frozen=True):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Decoded when asked for: they are most of what is read of a pod, and of one that runs nobody asks."""
-        return _CONDITIONS.decode(self.conditions_text) or ()
+        """Decoded when asked for: they are half of all that is read of a pod. None of one that runs and stays; see decode_pods."""
+        try:
+            return _CONDITIONS.decode(self.conditions_text) or ()
+        except msgspec.ValidationError as error:
+            raise AnswerUnusable("", f"a pod's conditions cannot be read: {error}") from error
 
 
 class Pod(Part, frozen=True):
@@ -100,27 +104,20 @@ class PodList(Part, frozen=True):
 
 
 _PODS = msgspec.json.Decoder(PodList)
-_POD = msgspec.json.Decoder(Pod)
 
 
 def decode_pods(data: bytes | memoryview) -> PodList:
-    """One page of pods, which keeps nothing of ``data``. Raises msgspec.ValidationError and the like."""
+    """One page of pods, which keeps nothing of ``data``. Raises msgspec.DecodeError and the like.
+
+    The conditions of a pod that runs and stays are let go: what it waited for is over, and what takes it off deletes it.
+    """
     page = _PODS.decode(data)
     for pod in page.items or ():
-        _let_go(pod.status)
+        status = pod.status
+        stays = status.phase == "Running" and pod.metadata.deletion_timestamp is None
+        kept = _NO_CONDITIONS if stays else status.conditions_text.copy()
+        msgspec.structs.force_setattr(status, "conditions_text", kept)
     return page
-
-
-def decode_pod(data: bytes) -> Pod:
-    """One pod. Raises msgspec.ValidationError and the like."""
-    pod = _POD.decode(data)
-    _let_go(pod.status)
-    return pod
-
-
-def _let_go(status: PodStatus) -> None:
-    """Keep the text of the conditions by itself: as it was decoded it is a view of the whole page."""
-    msgspec.structs.force_setattr(status, "conditions_text", status.conditions_text.copy())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -104,6 +106,7 @@ def no_answer(asked: Asked) -> None:
         (lambda asked: asked.json(200, {"kind": "PodList", "metadata": {}}), "cannot be read"),
         (lambda asked: asked.json(200, {}), "cannot be read"),
         (lambda asked: asked.say(200, b""), "cannot be read"),
+        (lambda asked: asked.say(200, gzip.compress(b"{}"), Content_Encoding="gzip"), "the answer is packed (gzip)"),
         (lambda asked: asked.say(200, b"[" * 100_000), "cannot be read"),
         (cut_body, "cut off"),
         (cut_chunks, "cut off"),
@@ -129,6 +132,54 @@ async def test_an_odd_answer_is_no_reading_and_says_why(
     assert isinstance(reading, Unreached), reading
     assert words in reading.reason
     assert reading.cluster == "east"
+
+
+def chunked(*parts: bytes) -> Callable[[Asked], None]:
+    """As an API server sends a long list: without its length."""
+
+    def answer(asked: Asked) -> None:
+        asked.send_response(200)
+        asked.send_header("Transfer-Encoding", "chunked")
+        asked.end_headers()
+        for part in (*parts, b""):
+            asked.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+
+    return answer
+
+
+async def test_pages_of_any_length_in_any_chunks_are_one_list(odd: OddServer) -> None:
+    """Each is read into the memory of the one before it, and nothing of that one changes."""
+    names = [[f"a{n}" for n in range(count)] for count in (3, 900, 2, 1500)]
+
+    def pods(asked: Asked) -> None:
+        number = int(asked.path.partition("continue=")[2] or 0)
+        meta = {"continue": str(number + 1)} if number + 1 < len(names) else {}
+        items = [running(f"{name}-{number}") for name in names[number]]
+        text = json.dumps({"kind": "PodList", "metadata": meta, "items": items}).encode()
+        cuts = [text[at : at + 70_001] for at in range(0, len(text), 70_001)]
+        (chunked(*cuts) if number % 2 else lambda one: one.say(200, text))(asked)
+
+    odd.answers[PODS] = pods
+
+    reading = await poll(odd)
+
+    assert isinstance(reading, Polled), reading
+    wanted = {f"train/pod/{name}-{number}" for number, some in enumerate(names) for name in some}
+    assert set(reading.lines) == wanted
+    assert {one.key.incarnation for one in reading.changed} == {f"uid-of-{job.rpartition('/')[2]}" for job in wanted}
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Failed"])
+async def test_conditions_of_another_type_are_no_reading(odd: OddServer, phase: str) -> None:
+    """POLL-2: they are decoded only where they count, and an odd one is said then."""
+    odd_one = running("b") | {"spec": {"containers": [{"name": "main"}]}}
+    odd_one["status"] = {"phase": phase, "conditions": [{"type": 7}]}
+    odd.list_of("Pod", PODS, [running("a"), odd_one])
+
+    reading = await poll(odd)
+
+    assert isinstance(reading, Unreached), reading
+    assert "a pod's conditions cannot be read" in reading.reason
 
 
 async def test_what_a_server_says_cannot_steer_the_terminal(odd: OddServer) -> None:
