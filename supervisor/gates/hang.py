@@ -116,6 +116,8 @@ _STAGES = (
 )  # fmt: skip
 _ROLLOUT = re.compile(r"generat|rollout|sampl|trajector|episode", re.I)
 LAST_LINES = 30
+NEAR_END = 400
+"""Lines from a log's end within which a fault counts as the newest thing said, where no line of progress tells."""
 
 
 def _benign(case: Case, stand: progress.Stand, look: Look) -> tuple[str, tuple[Quote, ...]] | None:
@@ -237,12 +239,12 @@ def _weighed(file: str, cause: Cause, stand: progress.Stand) -> Signature | None
         return None
     here = file == stand.log.file
     line = quotes[0].line or 0
-    if here and line <= stand.log.line:
-        return None  # the work went on after it
+    if here and line <= (stand.log.line or len(stand.log.lines) - NEAR_END):
+        return None  # the work went on after it, or may have: a log of several attempts holds the ends of earlier ones
     if not _consistent(quotes[0].text, stand):
         return None
     carried = cause.category != "nccl-timeout" or any(_ABORT.search(quote.text) for quote in quotes)
-    return Signature(cause=cause, proof=here and cause.category in HANGS and carried)
+    return Signature(cause=cause, proof=here and stand.log.line > 0 and cause.category in HANGS and carried)
 
 
 def _consistent(text: str, stand: progress.Stand) -> bool:

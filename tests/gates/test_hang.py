@@ -314,6 +314,17 @@ def test_a_fault_before_the_newest_progress_is_history():
     assert (score.hard, score.cause) == (True, "silent-hang")
 
 
+def test_a_fault_far_above_the_end_of_a_log_without_progress_is_of_an_earlier_attempt():
+    log = f"{WATCHDOG}\n{ABORT}\n" + "waiting for the others\n" * 500
+    causes = a_cause((1, WATCHDOG[:400]), (2, ABORT))
+
+    old = judged(texts(**{"log.txt": log}), causes=causes, speaks=False)
+    new = judged(texts(**{"log.txt": f"{WATCHDOG}\n{ABORT}\n"}), causes=causes, speaks=False)
+
+    assert (old.hard, old.cause) == (True, "silent-hang")
+    assert (new.hard, new.cause) == (True, "nccl-timeout")
+
+
 def test_a_timeout_that_is_longer_than_the_silence_is_not_of_this_silence():
     """LIVE-5: the quoted time-out agrees with the run's own clock."""
     log = f"{STEPS}{WATCHDOG.replace('600000', '7200000')}\n{ABORT}\n"

@@ -178,6 +178,36 @@ def test_what_is_new_about_it_is_told():
     )
 
 
+@pytest.mark.parametrize(
+    ("output", "repair"),
+    [
+        ("Error: Operation not permitted (os error 1): process_vm_readv / ptrace", "trace its own processes"),
+        ("Permission Denied: Try running again with elevated permissions", "the right to read"),
+        ('pods "x" is forbidden: User "bob" cannot create resource "pods/exec" in API group ""', "account the verbs"),
+        ("bash: line 1: nvidia-smi: command not found", "install the program"),
+        ("srun: error: Unable to create step for job 42: Requested nodes are busy", 'node_access = "ssh"'),
+        ("ssh: connect to host n2 port 22: Connection timed out", "whether the node or the cluster answers"),
+        ("ssh: connect to host n2 port 22: Connection refused", "reachable"),
+        ("cat: /home/alice/out.log: No such file or directory", "correct the path"),
+        ("the certificate has expired", "renew the credential"),
+        ("no stack was captured", "let a probe onto the job's nodes"),
+        ("the file has 4 lines", "take the probe again"),
+        ("something else", "run that command by hand"),
+    ],
+)
+def test_a_failed_commands_output_says_what_is_to_be_mended(output: str, repair: str):
+    """PROBE-3: so that the next probe gets the evidence."""
+    verdict = ruled(score("A", Score.ERROR, missing=Missing(command="look", output=output)))
+
+    assert repair in verdict.next_steps[0]
+
+
+def test_a_gate_that_knows_what_to_do_about_its_error_says_it_itself():
+    verdict = ruled(score("A", Score.ERROR, fix="Probe it once it runs."))
+
+    assert verdict.next_steps[0].endswith("command not found. Probe it once it runs.")
+
+
 # -- what never happens ------------------------------------------------------------------------------------------------
 
 results = st.sampled_from(Score)
