@@ -117,8 +117,12 @@ class Kills:
     async def _look_after(self, ours: Sequence[str]) -> None:
         """Withdraw proposals whose facts are over; standing rules answer the others that they speak for."""
         for proposal in await self.writer.call(lambda store: store.proposals()) if ours else ():
-            if proposal.job.cluster in ours:
+            if proposal.job.cluster not in ours:
+                continue
+            try:
                 await self._answer(proposal)
+            except StoreError as error:  # one row that can't be read holds up no other
+                log.error("proposal.unread", proposal=proposal.id, job=str(proposal.job.ref), reason=str(error))
 
     async def _answer(self, proposal: Proposal) -> None:
         held = await self.writer.call(lambda store: store.job(proposal.job_row))
@@ -262,7 +266,14 @@ class Kills:
         )
         if isinstance(begun, Refusal):
             return await self._refused(decision, begun)
-        await self._send(begun, station, now)
+        sending = asyncio.ensure_future(self._send(begun, station, now))
+        try:
+            await asyncio.shield(sending)
+        except (
+            asyncio.CancelledError
+        ):  # told to stop meanwhile: a cancel on its way is waited for, so that its receipt is kept
+            await asyncio.wait([sending], timeout=SEND_WITHIN.total_seconds())
+            raise
         return None
 
     async def _cleared(self, decision: Decision, station: Station, mode: str, check: Check) -> Held | Refusal:

@@ -139,7 +139,8 @@ class Upkeep:
     # ------------------------------------------------------------ prune
 
     def prune(self, now: datetime, keep: Keep = Keep()) -> Pruned:  # noqa: B008  frozen
-        """Let go of what has aged (house, idea 6); never of transitions, attempts, errands, holds, alerts or diagnoses."""
+        """Let go of what has aged (house, idea 6); never of transitions, attempts, errands, holds, alerts,
+        diagnoses, verdicts, proposals or decisions."""
 
         def before(age: timedelta) -> int:
             return to_us(now - age)

@@ -490,6 +490,51 @@ def test_an_intent_without_a_receipt_is_looked_up_and_never_sent(tmp_path, monke
     )
 
 
+def test_a_daemon_that_is_told_to_stop_keeps_the_receipt_of_what_is_on_its_way(tmp_path):
+    """SIGTERM ends the loops; a cancel that was begun is not dropped in the middle."""
+    scene = approved_scene(tmp_path)
+    arrived = asyncio.Event()
+    cancel = scene.clusters[0].cancel
+
+    async def slow(job, approval):
+        receipt = await cancel(job, approval)
+        arrived.set()
+        await asyncio.sleep(0.05)
+        return receipt
+
+    async def stopped():
+        scene.clusters[0].cancel = slow
+        work = asyncio.ensure_future(scene.carry_out())
+        await arrived.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    asyncio.run(stopped())
+
+    assert (len(scene.sent), scene.decision().stage) == (1, Stage.SENT)
+
+
+@pytest.mark.lab
+def test_of_two_daemons_on_one_server_one_carries_it_out(tmp_path, postgres_url):
+    """The one that holds the cluster's lease; both are asked at the same moment."""
+    world = a_hung_world()
+    one, two = (a_scene(tmp_path, world, url=postgres_url, owner=f"daemon-{name}") for name in "ab")
+    asyncio.run(one.settle())
+    one.approve(one.judge())
+    two.clock[0] = one.now + MINUTE
+
+    async def both():
+        await asyncio.gather(one.carry_out(), two.carry_out(), one.carry_out(), two.carry_out())
+
+    asyncio.run(both())
+
+    assert (len(one.sent), len(two.sent)) == (1, 0)
+    assert one.decision().stage is Stage.CONFIRMED
+    for scene in (one, two):
+        asyncio.run(scene.room.close())
+
+
 def test_a_record_that_could_not_be_written_is_written_later(tmp_path, monkeypatch):
     scene = approved_scene(tmp_path)
 
@@ -524,6 +569,22 @@ def test_a_proposal_whose_facts_are_gone_is_withdrawn(tmp_path):
     (proposal,) = scene.store.proposals(*ProposalState)
     assert proposal.state is ProposalState.WITHDRAWN
     assert (proposal.why or "").startswith("it progressed since the verdict (step 16")
+
+
+def test_one_verdict_that_can_not_be_read_holds_up_no_other(tmp_path):
+    world = a_hung_world()
+    world.submit("2", "rl__hangs_too")
+    world.start("2")
+    scene = a_scene(tmp_path, world)
+    asyncio.run(scene.settle())
+    scene.judge(job="1")
+    scene.approve(scene.judge(job="2"))
+    with scene.store._db.write("test") as connection:
+        connection.exec_driver_sql("UPDATE verdict SET body = '{}' WHERE id = 1")
+
+    run(scene)
+
+    assert [job.id for job, _ in scene.sent] == ["2"]
 
 
 def test_a_proposal_that_a_new_mark_forbids_is_withdrawn(tmp_path):
