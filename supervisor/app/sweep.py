@@ -182,8 +182,19 @@ class Sweeper:
             news |= await self.follower.last_lines(station, reading, self.clock())
             reading = self.follower.believed(station, reading)
             if self.trials is not None:
-                news |= await self.trials.read(station, reading, self.follower.runs(station), self.clock())
+                news |= await self._trials(station, reading)
         return await self._store(station, reading, news, tick, began)
+
+    async def _trials(self, station: Station, reading: Polled) -> frozenset[str]:
+        """Ids of jobs with news of their trials. A fault of ours there must not cost the whole reading. Raises StoreError."""
+        assert self.trials is not None
+        try:
+            return await self.trials.read(station, reading, self.follower.runs(station), self.clock())
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("trials.broke", cluster=station.name)
+            return frozenset()
 
     async def _load(self, station: Station, now: datetime) -> None:
         held = await self.writer.call(lambda store: store.held(station.name, ended_after=now - REMEMBERED))

@@ -24,6 +24,7 @@ from supervisor.model.polling import Polled
 from supervisor.model.records import LogCursor
 from supervisor.model.trials import (
     CURSOR,
+    NO_TIME,
     RESULT,
     TrialFacts,
     TrialFile,
@@ -106,7 +107,8 @@ class Trials:
                 state = await asyncio.to_thread(count, before.state, answer, now.timestamp())
                 if state != before.state and held.row is not None:
                     cursors.append(_cursor(held.row, asked.place, state))
-            known[job] = _Known(asked.place.where, state, now)
+            waits = isinstance(answer, TrialsUnread) and answer.reason == NO_TIME
+            known[job] = _Known(asked.place.where, state, before.asked_at if waits else now)
             fresh = _facts(asked.place, state, answer, reading.clock_offset)
             if fresh is not None and fresh != facts.get(job):
                 news.add(job)
@@ -289,6 +291,7 @@ def _facts(place: TrialPlace, state: Mapping[str, object], answer: TrialRead, of
         read_at=datetime.fromtimestamp(run.read_at, UTC) if run.read_at is not None else None,
         last_end_at=datetime.fromtimestamp(last, UTC) - skew if last is not None else None,
         unread=unread,
+        clock_offset=skew,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from supervisor.clusters.shell import quoted
 from supervisor.clusters.slurm_commands import APART
-from supervisor.model.trials import TrialsWanted
+from supervisor.model.trials import NO_TIME, TrialsWanted
 
 KNOWN_BYTES = 90_000
 """Longest list of names in one argument: Linux takes 128 KiB. A name that is left out is read once more and not counted again."""
@@ -117,7 +117,7 @@ else limited() { shift; "$@"; }; fi
 began=$(date +%s)
 look() {
   if [ $(($(date +%s) - began)) -ge "$all_s" ]; then
-    printf '\n%s no %s no time was left for it in this look\n' "$mark" "$1"
+    printf '\n%s no %s %s\n' "$mark" "$1" "$no_time"
     return
   fi
   limited "$one_s" sh -c "$apart" sh "$body" "$mark" "$@"
@@ -132,7 +132,14 @@ def script(wanted: Sequence[TrialsWanted], nonce: str, *, one_s: float, all_s: f
     """
     if not re.fullmatch(r"[a-z0-9]{16,}", nonce):
         raise ValueError("a nonce is at least 16 letters and digits")
-    values = {"mark": nonce, "apart": APART, "body": LOOK, "one_s": f"{one_s:g}", "all_s": str(int(all_s))}
+    values = {
+        "no_time": NO_TIME,
+        "mark": nonce,
+        "apart": APART,
+        "body": LOOK,
+        "one_s": f"{one_s:g}",
+        "all_s": str(int(all_s)),
+    }
     parts = [f"{name}={quoted(value)}" for name, value in values.items()]
     parts.append(_FRAME)
     parts += [_call(number, each) for number, each in enumerate(wanted) if refused(each) is None]

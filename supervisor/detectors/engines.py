@@ -49,7 +49,7 @@ def _near_one(facts: Facts) -> tuple[Quote, ...]:
     counts = trials.counts(facts)
     if counts is None:
         return ()
-    newest = [each.turns for each in counts.recent if each.turns is not None]
+    newest = [each.turns for each in trials.newest(facts) if each.turns is not None]
     for average, of in ((counts.avg_turns, counts.turns_of), (mean(newest) if newest else None, len(newest))):
         if average is not None and average <= health.dead_engine_turns and of >= health.dead_engine_trials:
             return quoting.counted(facts, "turns")

@@ -12,7 +12,7 @@ from supervisor.model.facts import Facts
 from supervisor.model.findings import Finding, Quote, Severity
 from supervisor.model.job import Outcome
 from supervisor.model.readings import TrialFigures
-from supervisor.model.trials import TrialCounts
+from supervisor.model.trials import NO_TIME, Recent, TrialCounts
 
 NEVER_BUILT = "AddTestsDirError"
 NEARLY_ALL = 0.95
@@ -49,10 +49,16 @@ def counts(facts: Facts) -> TrialCounts | None:
     return facts.trials.counts if facts.trials is not None else None
 
 
+def newest(facts: Facts) -> tuple[Recent, ...]:
+    """The newest trials that ended in this attempt, oldest first."""
+    return facts.trials.newest(facts.observation.started_at) if facts.trials is not None else ()
+
+
 def tallied(facts: Facts) -> Tallied | None:
-    """The store's figures where they are whole and of this look, else the log's; None where neither tells."""
+    """The store's figures where they are whole and of this look, and a trial ended in this attempt; else the log's; None where
+    neither tells."""
     read = counts(facts)
-    if facts.trials is not None and read is not None and facts.trials.fresh and read.figures.exact:
+    if facts.trials is not None and read is not None and facts.trials.fresh and read.figures.exact and newest(facts):
         return Tallied(read.figures, facts, from_store=True)
     return Tallied(facts.followed.summary.trials, facts, from_store=False) if facts.followed is not None else None
 
@@ -80,8 +86,8 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
 
 def never_built(facts: Facts) -> bool:
     """Whether the newest trials all end without a sandbox."""
-    read, least = counts(facts), facts.limits.health.trials_to_judge
-    return read is not None and len(read.recent) >= least and all(each.exception == NEVER_BUILT for each in read.recent)
+    recent, least = newest(facts), facts.limits.health.trials_to_judge
+    return len(recent) >= least and all(each.exception == NEVER_BUILT for each in recent)
 
 
 def _never_built(facts: Facts) -> Iterable[Finding]:
@@ -96,11 +102,11 @@ def _never_built(facts: Facts) -> Iterable[Finding]:
 
 def _nothing_through(facts: Facts) -> Iterable[Finding]:
     """Trials that end as soon as they begin, unsolved and without a token: their requests reach no model."""
-    read, least = counts(facts), facts.limits.health.trials_to_judge
-    if read is None or len(read.recent) < least or facts.held.bucket not in ("eval", "datagen") or never_built(facts):
+    recent, least = newest(facts), facts.limits.health.trials_to_judge
+    if len(recent) < least or facts.held.bucket not in ("eval", "datagen") or never_built(facts):
         return
-    instant = sum(each.instant for each in read.recent)
-    if instant >= NEARLY_ALL * len(read.recent) and (quotes := quoting.counted(facts, "instant")):
+    instant = sum(each.instant for each in recent)
+    if instant >= NEARLY_ALL * len(recent) and (quotes := quoting.counted(facts, "instant")):
         rule = "EVAL-2" if facts.held.bucket == "eval" else "DATAGEN-2"
         text = "its newest trials end as soon as they begin, without a token: the tunnel to the model carries nothing"
         yield Finding(rule, Severity.FAULT, text, quotes, key=f"{rule}/tokens")
@@ -127,7 +133,7 @@ def _unread(facts: Facts, now: datetime) -> Iterable[Finding]:
         return
     began = facts.observation.started_at
     early = began is None or now - began <= facts.limits.bring_up_limit
-    if trials.unread.not_there and (early or not trials.place.sure):
+    if (trials.unread.not_there and (early or not trials.place.sure)) or trials.unread.reason == NO_TIME:
         return
     named = trials.place.found_in == "trial_stores"
     text = f"its trials in {trials.where} ({trials.place.found_in}) were not read: {trials.unread.reason}"

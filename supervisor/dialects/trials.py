@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +15,10 @@ from supervisor.dialects.malformed import Malformed
 from supervisor.dialects.vocabulary import outcome_of
 from supervisor.model.readings import Trial, TrialFigures, TrialJob
 
+MOST = 2**53
+"""Larger whole numbers are no counts, and no store keeps them exactly."""
+LONGEST_NAME = 80
+"""Characters of an exception's class name that are kept."""
 LARGEST = 64 << 20
 """Bytes of a results file that are taken in; rollout details can make them huge."""
 
@@ -76,7 +81,8 @@ def read_job(data: bytes, utc_offset: timedelta | None = None) -> TrialJob:
     for entry in _mapping(stats.get("evals")).values():
         evals = _mapping(entry)
         for kind, names in _mapping(evals.get("exception_stats")).items():
-            exceptions[str(kind)] = exceptions.get(str(kind), 0) + len(_sequence(names))
+            name = _class_name(kind)
+            exceptions[name] = exceptions.get(name, 0) + len(_sequence(names))
         above, told = _rewarded(evals.get("reward_stats"))
         passed, rewarded = passed + above, rewarded + told
         trials = _count(evals.get("n_trials")) or 0
@@ -142,13 +148,18 @@ def _exceptions(infos: Iterable[Mapping[str, object]]) -> tuple[tuple[str, ...],
     groups: list[str] = []
     valid = True
     for info in infos:
-        kind = str(info.get("exception_type") or "unnamed")
+        kind = _class_name(info.get("exception_type"))
         outcome = outcome_of(kind)
         stated = _mapping(info.get("policy")).get("has_valid_reward")
         valid = valid and (stated if isinstance(stated, bool) else outcome.valid)
         names.append(kind)
         groups.append(outcome.group)
     return tuple(names), valid, tuple(groups)
+
+
+def _class_name(value: object) -> str:
+    """A word that can stand in a table and a terminal: a class name holds nothing else."""
+    return re.sub(r"[^\w.:-]+", "?", str(value or "unnamed"))[:LONGEST_NAME]
 
 
 def _reward(result: object) -> float | None:
@@ -197,11 +208,13 @@ def _sequence(value: object) -> list[object]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if isinstance(value, float) or abs(value) < MOST else None
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST else None
 
 
 def _first(stats: Mapping[str, object], *names: str) -> int | None:

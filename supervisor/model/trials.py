@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from supervisor.model.findings import Quote
@@ -15,6 +15,8 @@ from supervisor.model.readings import TrialFigures
 
 RESULT = "result.json"
 """What a trial that ended leaves in its folder; a job of many trials leaves one of its own beside those folders."""
+NO_TIME = "no time was left for it in this look"
+"""Reason of a place that other places left no time for: it is asked for first the next time."""
 NOT_THERE = "not there"
 """Reason of a place that was looked at and holds nothing (yet): no failure, and no count either."""
 CURSOR = "trials of "
@@ -183,11 +185,21 @@ class TrialFacts:
     """When the newest trial ended, UTC, by our clock."""
     unread: TrialsUnread | None = None
     """Why the latest look told nothing; None if it did."""
+    clock_offset: timedelta = timedelta(0)
+    """Clock of the place minus ours."""
 
     @property
     def fresh(self) -> bool:
         """Whether ``counts`` is of the latest look."""
         return self.counts is not None and self.unread is None
+
+    def newest(self, since: datetime | None) -> tuple[Recent, ...]:
+        """The newest that ended since then (the attempt's start): what an earlier attempt left says nothing of this one."""
+        recent = self.counts.recent if self.counts is not None else ()
+        if since is None:
+            return recent
+        began = (since + self.clock_offset - timedelta(seconds=1)).timestamp()
+        return tuple(each for each in recent if each.changed_s >= began)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,12 @@ from supervisor.rules.output import GAPS_KEPT, cadence
 COUNTS_TRIALS = ("eval", "datagen")
 """Kinds of work whose progress is their trials; for a trainer they are evidence, and no progress (LIVE-4)."""
 
+TOLD = {
+    "eval": ("trials", "pass_rate", "mean", "top_exception"),
+    "datagen": ("trials", "mean", "avg_turns", "exc_rate"),
+}
+"""The contract's keys that a store tells, by bucket."""
+
 
 def with_trials(run: RunFacts, trials: TrialFacts, bucket: str, told: RunSummary | None) -> RunFacts:
     """``run`` with what the store says of it. ``told``: what its log says, where there is one."""
@@ -29,8 +35,9 @@ def with_trials(run: RunFacts, trials: TrialFacts, bucket: str, told: RunSummary
         return run
     store = _metrics(counts, bucket)
     wins = trials.fresh and counts.figures.exact
+    others = {key: value for key, value in run.metrics.items() if key not in TOLD[bucket]}
     log = dict(run.metrics) if told is not None else {}
-    metrics = {**run.metrics, **store} if wins else {**run.metrics, **store, **log}
+    metrics = {**others, **store} if wins else {**run.metrics, **store, **log}
     run = replace(run, metrics=metrics)
     done, planned, rate = counts.figures.done, counts.figures.planned, counts.rate_per_s
     if not rate or not (wins or run.rate_per_s is None):

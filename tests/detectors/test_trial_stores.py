@@ -89,6 +89,17 @@ def test_one_trial_with_a_sandbox_means_that_it_can_be_built() -> None:
     assert found(stored(files(10, exception="AddTestsDirError", reward=None)), "rl") == []
 
 
+def test_what_an_earlier_attempt_left_says_nothing_of_this_one() -> None:
+    """CHAIN-2: no false alarm in the first minutes of a repaired run."""
+    read = stored(files(25, exception="AddTestsDirError", reward=None, tokens=None, took_s=1))
+    for bucket in ("eval", "datagen", "rl"):
+        facts = facts_with(read, bucket)
+        later = replace(facts, observation=replace(facts.observation, started_at=NOON - 5 * MINUTE))
+        assert list(examine(later, NOON)) == []
+        ahead = replace(read, clock_offset=timedelta(hours=1))
+        assert list(examine(replace(later, trials=ahead), NOON)) == []
+
+
 @pytest.mark.parametrize(("bucket", "key"), [("eval", "EVAL-2/tokens"), ("datagen", "DATAGEN-2/tokens")])
 def test_trials_that_end_at_once_without_a_token_tell_of_a_tunnel_that_carries_nothing(bucket: str, key: str) -> None:
     """EVAL-2, DATAGEN-2"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from supervisor.dialects.trial_counts import OVERLAP_S, Count, count, counts_of
 from supervisor.model.trials import TrialFile, TrialsSeen
+from supervisor.store.bodies import from_json, to_json
 from tests.trial_files import SAMPLES, job_result, result
 
 WHERE = "/scratch/jobs/j1"
@@ -79,6 +81,51 @@ def test_a_quote_never_shows_a_secret() -> None:
     assert counts is not None
     assert counts.quotes["ApiError"].text == '"exception_type": "ApiError"'
     assert all("s3cr3t" not in quote.text for quote in counts.quotes.values())
+
+
+def test_a_class_name_holds_no_escape_codes() -> None:
+    """House: untrusted text reaches no terminal."""
+    counts = counts_of(count(None, seen(file("a", data=result("a", exception="\x1b[31mRed\nError " * 20))), 0.0))
+
+    assert counts is not None
+    (name,) = counts.figures.exceptions
+    assert name.isprintable() and len(name) <= 80
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = ("trial_name", "agent_result", "verifier_result", "exception_info", "step_results", "started_at", "agent_info")
+JOB_KEYS = ("n_total_trials", "stats", "finished_at")
+
+
+@given(
+    changes=st.dictionaries(st.sampled_from(KEYS), JSON),
+    stats=st.dictionaries(st.sampled_from(["n_completed_trials", "evals", "n_running_trials"]), JSON),
+    job=st.dictionaries(st.sampled_from(JOB_KEYS), JSON),
+    rewards=JSON,
+)
+def test_no_value_in_a_results_file_breaks_the_counting_or_the_store(
+    changes: dict[str, object], stats: dict[str, object], job: dict[str, object], rewards: object
+) -> None:
+    """Bad input: numbers without end, texts for numbers, lists for objects."""
+    document = json.loads(result("a__1")) | changes | {"verifier_result": {"rewards": rewards}}
+    own = {
+        "n_total_trials": 3,
+        "stats": {"evals": {"e": {"reward_stats": rewards, "exception_stats": rewards}}} | stats,
+    } | job
+    look = seen(
+        file("a__1", data=json.dumps(document).encode()),
+        job=TrialFile(".", f"{WHERE}/result.json", 0, 0, json.dumps(own).encode()),
+    )
+    state = from_json(to_json(count(None, look, 0.0)))
+    counts = counts_of(state)
+
+    assert counts is not None
+    assert counts.figures.mean is None or math.isfinite(counts.figures.mean)
+    assert counts.figures.done is None or counts.figures.done >= 0
 
 
 def test_a_retry_under_the_same_name_replaces_its_failure() -> None:

@@ -40,6 +40,14 @@ def test_a_store_that_was_read_whole_goes_before_the_log() -> None:
     assert (run.trials_at, run.trials_unread) == ("/scratch/jobs/j1", None)
 
 
+def test_what_the_log_told_before_goes_where_the_store_knows_better() -> None:
+    log = by_log("".join(f"t{n}__x | Trial failed (RuntimeError), scored reward=0.0\n" for n in range(4)))
+    clean = replace(COUNTS, figures=replace(FIGURES, exceptions={}))
+
+    assert with_trials(run_facts(log), read(), "eval", log).metrics["top_exception"] == "AgentTimeoutError"
+    assert "top_exception" not in with_trials(run_facts(log), read(clean), "eval", log).metrics
+
+
 def test_trace_generation_tells_turns_and_the_share_of_exceptions() -> None:
     """DATAGEN-1"""
     run = with_trials(NO_RUN, read(), "datagen", None)
