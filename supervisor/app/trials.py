@@ -25,6 +25,7 @@ from supervisor.model.records import LogCursor
 from supervisor.model.trials import (
     CURSOR,
     NO_TIME,
+    NONE_ENDED,
     RESULT,
     TrialFacts,
     TrialFile,
@@ -345,9 +346,7 @@ def _sampled(place: TrialPlace, seen: TrialsSeen, limit_bytes: int) -> TrialSamp
         take(RESULT, seen.job)
     missing = None
     if not files:
-        why = (
-            "no trial has ended" if not left_out and not seen.too_many else "no result could be taken within the bounds"
-        )
+        why = NONE_ENDED if not left_out and not seen.too_many else "no result could be taken within the bounds"
         missing = TrialsUnread(why, f"{seen.where}/*/{RESULT}", f"{seen.begun} trials begun, {left_out} left out")
     return TrialSample(
         place=replace(place, where=seen.where, of_jobs=False),

@@ -17,7 +17,7 @@ from supervisor.model.errors import Unproven
 from supervisor.model.facts import LogFacts
 from supervisor.model.findings import Quote
 from supervisor.model.job import Burn, Details, JobKey, JobState, Observation
-from supervisor.model.readings import RunSummary, Trial
+from supervisor.model.readings import RunSummary, Trial, TrialJob
 from supervisor.model.rulebook import Limits
 
 # -- captures ----------------------------------------------------------------------------------------------------------
@@ -234,6 +234,8 @@ class Case:
     """By file: what the diagnosis found in each LOG and SESSION_LOG; files without a fault are absent."""
     trials: tuple[tuple[str, Trial], ...] = ()
     """File and content, newest first."""
+    trial_jobs: tuple[tuple[str, TrialJob], ...] = ()
+    """File and content of what a harness keeps of all its trials together."""
     past: tuple[PastAttempt, ...] = ()
     before: EarlierProbe | None = None
 
