@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from supervisor.gates import said
+from supervisor.gates import said, sample
 from supervisor.gates.sample import Sample
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, GateScore, Missing, Role, Score
 from supervisor.model.readings import Mark
+from supervisor.model.trials import NONE_ENDED
 
 GATE, NAME = "C", "rollouts"
 
@@ -14,8 +15,11 @@ GATE, NAME = "C", "rollouts"
 def none_finished(case: Case, found: Sample) -> GateScore:
     """PROBE-10: for long episodes normal for an hour, where something says positively that they are under way."""
     started, most = case.subject.seen.started_at, case.limits.gating.bring_up_trials_s
-    quotes = _under_way(case)
-    unlisted = any(not each.read for each in case.of(Role.TRIALS)) and (found.told is None or found.told.done is None)
+    quotes = sample.job_quote(case, found) or _under_way(case)
+    told = found.job is not None or (found.told is not None and found.told.done is not None)
+    unlisted = not told and any(
+        not each.read and not (each.failure or "").startswith(NONE_ENDED) for each in case.of(Role.TRIALS)
+    )
     if not quotes or unlisted:
         return error(case, "no trial and no reward is known of, and nothing says that trials are under way")
     if started is None:

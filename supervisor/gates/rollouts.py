@@ -16,6 +16,7 @@ from supervisor.gates.sample import FAULTS, Sample
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, GateScore, Role, Score
 from supervisor.model.readings import Trial
+from supervisor.model.trials import NONE_ENDED
 
 GATE, NAME = "C", "rollouts"
 OBSERVED = "ablation observation, not actionable"
@@ -69,12 +70,12 @@ def judge(case: Case) -> GateScore:
 
 
 def _agentic(case: Case, found: Sample) -> bool:
-    """By its own word; where nothing says it, by whether trials are there or were looked for."""
-    flavor = case.subject.flavor or next((run.flavor for run in case.runs.values() if run.flavor), None)
-    if flavor is not None:
-        return flavor != "standard"
+    """By its own word, or by trials: a log that shows none may be of a trainer whose harness writes elsewhere."""
+    flavors = {case.subject.flavor, *(run.flavor for run in case.runs.values())}
     told = found.told
-    return bool(found.count or case.of(Role.TRIALS) or (told is not None and (told.done is not None or told.running)))
+    begun = any((each.failure or "").startswith(NONE_ENDED) for each in case.of(Role.TRIALS))
+    shown = told is not None and (told.done is not None or told.running > 0)
+    return "agentic" in flavors or bool(found.count) or found.job is not None or shown or begun
 
 
 def _observed(score: GateScore) -> GateScore:
@@ -117,8 +118,10 @@ def _begun(case: Case) -> bool:
 def _throughout(case: Case, found: Sample, scores_tell: bool) -> bool:
     if found.ever_passed or _ever_rewarded(case) or (scores_tell and found.ever_scored):
         return False
-    told, least = found.told, case.limits.health.trials_to_judge
-    if scores_tell and told is not None and told.exact and (told.done or 0) >= least:
+    told, least, job = found.told, case.limits.health.trials_to_judge, found.job
+    if scores_tell and job is not None and (job.completed or 0) >= least:
+        return (job.errored or 0) >= ALL * (job.completed or 0)
+    if scores_tell and told is not None and told.exact and found.whole and (told.done or 0) >= least:
         return told.counted(*FAULTS) >= ALL * (told.done or 0)
     return found.span is not None and found.span > duty.SLOT and _whole(case, found)
 
@@ -126,7 +129,9 @@ def _throughout(case: Case, found: Sample, scores_tell: bool) -> bool:
 def _whole(case: Case, found: Sample) -> bool:
     """Whether the opened trials are all that ended, or reach back to the run's beginning."""
     told, started = found.told, case.subject.seen.started_at
-    if told is not None and told.done is not None and told.done * ALL <= found.count:
+    if found.job is not None and found.job.completed is not None:
+        return found.job.completed * ALL <= found.count
+    if told is not None and told.done and found.whole and told.done * ALL <= found.count:
         return True
     begun = [trial.started_at for _, trial in found.trials if trial.started_at is not None]
     if started is None or not begun:
@@ -354,7 +359,11 @@ def _head(case: Case, found: Sample) -> str:
         parts.append(f"{found.count} trials opened: {len(rewards)} with a reward, {passed} above 0")
         if turns := found.turns:
             parts.append(f"{fmean(turns):.1f} turns on average")
-    if told is not None and told.done is not None:
+    if found.job is not None and found.job.completed is not None:
+        of = f" of {found.job.planned}" if found.job.planned is not None else ""
+        mean = f", mean {found.job.mean:g}" if found.job.mean is not None else ""
+        parts.append(f"the harness counts {found.job.completed}{of} ended{mean}")
+    elif told is not None and told.done is not None:
         of = f" of {told.planned}" if told.planned is not None else ""
         mean = f", mean {told.mean:g}" if told.mean is not None else ""
         parts.append(f"the log tells of {told.done}{of} finished{mean}")
@@ -373,6 +382,7 @@ def _shown(case: Case, found: Sample) -> tuple[Quote, ...]:
     ranked = sorted(found.trials, key=lambda pair: -((pair[1].reward or 0) if pair[1].valid else -1.0))
     for file, trial in ranked[:2]:
         quotes += sample.result_quote(case, file, trial)
+    quotes += sample.job_quote(case, found)
     if (best := metrics.best(case, ("reward",))) is not None:
         quotes += metrics.quote(case, best[0], "reward", *reversed(best[1].series["reward"]))
     if found.log is not None and found.run is not None and found.run.last_trial is not None:

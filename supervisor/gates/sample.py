@@ -11,12 +11,13 @@ from datetime import timedelta
 from supervisor.gates import said
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case
-from supervisor.model.readings import RunSummary, Trial, TrialFigures
+from supervisor.model.readings import RunSummary, Trial, TrialFigures, TrialJob
 
 FAULTS = ("environment", "api", "verifier", "request", "auth")
 """What keeps a trial from measuring anything. An agent that ran out of time or context was measured (RL-6, EVAL-3)."""
 
 _REWARD = re.compile(r'"rewards"\s*:\s*\{|"reward"\s*:')
+_ENDED = re.compile(r'"n_(?:completed_)?trials"\s*:')
 _EXCEPTION = re.compile(r'"exception_type"\s*:')
 
 
@@ -27,6 +28,11 @@ class Sample:
     trials: tuple[tuple[str, Trial], ...]
     log: str | None
     run: RunSummary | None
+    whole: bool
+    """The log was captured from its first byte on: what it does not tell was not told before either."""
+    job: TrialJob | None
+    """What the harness keeps of all trials."""
+    job_file: str | None
 
     @property
     def count(self) -> int:
@@ -38,8 +44,9 @@ class Sample:
 
     @property
     def finished(self) -> int:
-        """As many as are known to have ended: opened, or told by the log."""
-        return max(self.count, (self.told.done or 0) if self.told is not None else 0)
+        """As many as are known to have ended: opened, told by the log, or by the harness's own count."""
+        told = (self.told.done or 0) if self.told is not None else 0
+        return max(self.count, told, (self.job.completed or 0) if self.job is not None else 0)
 
     @property
     def rewards(self) -> list[float]:
@@ -48,15 +55,22 @@ class Sample:
 
     @property
     def ever_passed(self) -> bool:
-        """Any reward above 0 that is known of, in the files or in the log."""
-        told = self.told
-        return any(reward > 0 for reward in self.rewards) or (
-            told is not None and (told.passed > 0 or (told.mean or 0) > 0)
+        """Any reward above 0 that is known of, in the files, in the log, or in the harness's mean."""
+        told, job = self.told, self.job
+        return (
+            any(reward > 0 for reward in self.rewards)
+            or (told is not None and (told.passed > 0 or (told.mean or 0) > 0))
+            or (job is not None and (job.mean or 0) > 0)
         )
 
     @property
     def ever_scored(self) -> bool:
-        return bool(self.rewards) or (self.told is not None and (self.told.scored > 0 or self.told.mean is not None))
+        told, job = self.told, self.job
+        return (
+            bool(self.rewards)
+            or (told is not None and (told.scored > 0 or told.mean is not None))
+            or (job is not None and (job.mean is not None or bool(job.scored)))
+        )
 
     @property
     def turns(self) -> list[int]:
@@ -86,8 +100,21 @@ def of(case: Case) -> Sample:
     named: dict[str, tuple[str, Trial]] = {}
     for file, trial in case.trials:
         named.setdefault(trial.name or file, (file, trial))
+    job_file, job = case.trial_jobs[0] if case.trial_jobs else (None, None)
     log = max(case.runs, key=lambda file: _weight(case.runs[file]), default=None)
-    return Sample(trials=tuple(named.values()), log=log, run=case.runs[log] if log is not None else None)
+    return Sample(
+        trials=tuple(named.values()),
+        log=log,
+        run=case.runs[log] if log is not None else None,
+        whole=whole(case, log),
+        job=job,
+        job_file=job_file,
+    )
+
+
+def whole(case: Case, log: str | None) -> bool:
+    """Whether a file of the folder holds its source from the first byte on."""
+    return any(each.file == log and each.cut == 0 for each in case.exhibits) if log is not None else False
 
 
 def _weight(run: RunSummary) -> tuple[int, int, int]:
@@ -97,6 +124,11 @@ def _weight(run: RunSummary) -> tuple[int, int, int]:
 def reward_quote(case: Case, file: str) -> tuple[Quote, ...]:
     """Where a trial's file shows its reward."""
     return _line(case, file, _REWARD)
+
+
+def job_quote(case: Case, found: Sample) -> tuple[Quote, ...]:
+    """Where the harness tells how many trials have ended."""
+    return _line(case, found.job_file, _ENDED) if found.job_file is not None else ()
 
 
 def exception_quote(case: Case, file: str) -> tuple[Quote, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervisor.gates import banked, metrics, said
+from supervisor.gates import banked, metrics, said, sample
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, GateScore, Role, Score
 from supervisor.model.readings import RunSummary
@@ -26,7 +26,7 @@ class Mechanism:
     quotes: tuple[Quote, ...]
     fix: str
     lasting: bool
-    """It held over the steps that a judgement needs, and no reward was ever above 0."""
+    """It held over the steps that a judgement needs, and no reward was ever above 0 in a log that was read from its start."""
 
 
 def judge(case: Case) -> GateScore:
@@ -95,7 +95,7 @@ def no_signal(case: Case) -> Mechanism | None:
                 words=f"{run.all_failed_batches} rollout batches failed whole and came back as zeros, and it trains on them.",
                 quotes=said.mark(case, file, mark) + metrics.quote(case, file, "reward", *reversed(points)),
                 fix="repair what fails each rollout, as named beside the batch, then relaunch: these steps taught nothing",
-                lasting=run.all_failed_batches >= health.trend_points // 2,
+                lasting=run.all_failed_batches >= health.trend_points // 2 and sample.whole(case, file),
             )
     lengths = metrics.newest(run, "response_length", health.trend_points)
     if zero and len(lengths) >= health.trend_points and all(point.value <= NOTHING for point in lengths):
@@ -104,7 +104,7 @@ def no_signal(case: Case) -> Mechanism | None:
             quotes=metrics.quote(case, file, "response_length", *reversed(lengths))
             + metrics.quote(case, file, "reward", *reversed(points)),
             fix="generate one answer from the weights as they were synchronised; repair the synchronisation or the stop tokens",
-            lasting=True,
+            lasting=sample.whole(case, file),
         )
     return None
 

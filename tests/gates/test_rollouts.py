@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from supervisor.dialects.trials import read_job
 from supervisor.gates import rollouts
 from supervisor.model.probe import Case, GateScore, Score
-from tests.gates.cases import Failed, assert_quotes_stand, some_case
+from tests.gates.cases import Failed, assert_quotes_stand, some_case, some_exhibit
 from tests.gates.some_trials import ENTRY, many, rl_log, trial, trials
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -199,6 +201,76 @@ def test_an_error_names_the_capture_that_failed():
     assert score.result is Score.ERROR
     assert score.missing is not None
     assert "Permission denied" in score.missing.output
+
+
+def test_of_a_log_whose_beginning_was_left_out_nothing_is_said_of_the_whole_run():
+    """What stood there may have been better: then nothing is hard."""
+    name = "batches that fail whole, with trials that say the same"
+    bucket, texts, about, _ = SITUATIONS[name]
+    cut = some_exhibit("log.txt", texts["log.txt"], cut=8_000_000)
+
+    score = judged(some_case(texts, bucket=bucket, flavor="agentic", exhibits=[cut], **about))
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+
+
+# -- the harness's own count -------------------------------------------------------------------------------------------
+
+JOB = """{
+  "n_total_trials": 300,
+  "stats": {
+    "n_completed_trials": %d,
+    "n_errored_trials": %d
+  }
+}
+"""
+
+
+def counted(completed: int, errored: int, texts: dict[str, str], **about: Any) -> GateScore:
+    """With a harness's ``result.json`` beside the trials."""
+    text = JOB % (completed, errored)
+    job = some_exhibit("trial-job.json", text)
+    case = some_case(texts, bucket="datagen", exhibits=[job], **about)
+    lines = {
+        **{file: case.lines(file) for file in texts if not isinstance(texts[file], Failed)},
+        "trial-job.json": text.splitlines(),
+    }
+    lines["record.txt"] = case.lines("record.txt")
+    return judged(
+        replace(case, lines=lambda file: lines[file], trial_jobs=(("trial-job.json", read_job(text.encode())),))
+    )
+
+
+def test_a_harness_that_counts_0_ended_says_so_in_a_quote():
+    """PROBE-10: early, it passes, and proves nothing."""
+    none = Failed("no trial has ended\n24 trials begun, 0 left out")
+
+    score = counted(0, 0, {"log.txt": "hello\n", "trial-1.json": none}, started=15 * MINUTE)
+
+    assert (score.result, score.early) == (Score.PASS, True)
+    assert score.quotes[0].text.strip() == '"n_completed_trials": 0,'
+
+
+def test_a_place_that_could_not_be_read_is_not_one_where_none_has_ended():
+    """Not seen is never the same as not there."""
+    log = ENTRY + "2026-07-01 11:58:30.000 | INFO     | skyrl_train.utils:__enter__:50 - Started: 'generate'\n"
+    texts = {"log.txt": log, "trial-1.json": Failed("no trial has ended\n24 trials begun, 0 left out")}
+
+    ended = judged(some_case(texts, bucket="datagen", started=15 * MINUTE))
+    unread = judged(
+        some_case({**texts, "trial-1.json": Failed("Permission denied")}, bucket="datagen", started=15 * MINUTE)
+    )
+
+    assert (ended.result, unread.result) == (Score.PASS, Score.ERROR)
+
+
+def test_the_harness_tells_whether_a_fault_holds_over_the_whole_run():
+    """Of 500 that ended the newest 24 are opened: what the others were decides."""
+    whole, better = counted(500, 500, FAILING, started=30 * HOUR), counted(500, 24, FAILING, started=30 * HOUR)
+
+    assert (whole.result, whole.hard) == (Score.FAIL, True)
+    assert (better.result, better.hard) == (Score.FAIL, False)
+    assert "the harness counts 500" not in whole.reason
 
 
 # -- standard RL -------------------------------------------------------------------------------------------------------
