@@ -99,7 +99,7 @@ def _deciding(row: str, scores: Sequence[GateScore], restarts: Restarts) -> str:
 
 def _rest(row: str, scores: Sequence[GateScore]) -> str:
     """What else was established (PROBE-3)."""
-    told = []
+    told: list[str] = []
     passed = [score for score in scores if score.result is Score.PASS]
     if passed and row != "all well":
         told.append(f"{_gates(passed)} {'pass' if len(passed) > 1 else 'passes'}")
@@ -110,6 +110,7 @@ def _rest(row: str, scores: Sequence[GateScore]) -> str:
     if absent:
         verb = "do" if len(absent) > 1 else "does"
         told.append(f"{_gates(absent)} {verb} not apply")
+    told[1:] = [f"{each[:1].lower()}{each[1:]}" for each in told[1:]]
     return f"{'; '.join(told)}." if told else ""
 
 
