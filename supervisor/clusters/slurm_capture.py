@@ -329,9 +329,11 @@ def known_of(text: str, seen: Observation) -> Known | str:
 
 
 def _speaks_of(number: re.Match[str], asked: re.Match[str]) -> bool:
-    if asked[2] is None:  # the waiting rest of an array bears the array's own number
-        return number[1] == asked[1] or (number[2] == asked[1] and not number[3].isdecimal())
-    return (number[2], number[3]) == (asked[1], asked[2]) or (number[4], number[5]) == (asked[1], asked[2])
+    if asked[2] is not None:
+        return (asked[1], asked[2]) in ((number[2], number[3]), (number[4], number[5]))
+    if number[2] is not None:  # the waiting rest of an array bears the array's own number, and so may its last task
+        return number[2] == asked[1] and not number[3].isdecimal()
+    return number[1] == asked[1] and number[4] is None
 
 
 def _epoch(text: str) -> str:
