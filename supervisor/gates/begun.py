@@ -44,11 +44,8 @@ def none_finished(case: Case, found: Sample) -> GateScore:
 
 def requests(case: Case, found: Sample) -> GateScore | None:
     """An evaluation that asks questions and runs no trials shows how many are answered."""
-    if (
-        case.subject.bucket != "eval"
-        or case.of(Role.TRIALS)
-        or (found.told is not None and found.told.done is not None)
-    ):
+    has_trials = found.count or found.job is not None or (found.told is not None and found.told.done is not None)
+    if case.subject.bucket != "eval" or has_trials or none_ended(case):
         return None
     for file, run in case.runs.items():
         for counter in run.counters:
@@ -66,6 +63,11 @@ def requests(case: Case, found: Sample) -> GateScore | None:
                     facts={"answered": counter.done, "planned": counter.total},
                 )
     return None
+
+
+def none_ended(case: Case) -> bool:
+    """Whether the place of its trials was read, and none had ended there."""
+    return any((each.failure or "").startswith(NONE_ENDED) for each in case.of(Role.TRIALS))
 
 
 def _under_way(case: Case) -> tuple[Quote, ...]:

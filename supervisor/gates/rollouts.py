@@ -14,9 +14,8 @@ from statistics import fmean
 from supervisor.gates import begun, duty, metrics, said, sample, standard
 from supervisor.gates.sample import FAULTS, Sample
 from supervisor.model.findings import Quote
-from supervisor.model.probe import Case, GateScore, Role, Score
+from supervisor.model.probe import Case, GateScore, Score
 from supervisor.model.readings import Trial
-from supervisor.model.trials import NONE_ENDED
 
 GATE, NAME = "C", "rollouts"
 OBSERVED = "ablation observation, not actionable"
@@ -73,9 +72,8 @@ def _agentic(case: Case, found: Sample) -> bool:
     """By its own word, or by trials: a log that shows none may be of a trainer whose harness writes elsewhere."""
     flavors = {case.subject.flavor, *(run.flavor for run in case.runs.values())}
     told = found.told
-    begun = any((each.failure or "").startswith(NONE_ENDED) for each in case.of(Role.TRIALS))
     shown = told is not None and (told.done is not None or told.running > 0)
-    return "agentic" in flavors or bool(found.count) or found.job is not None or shown or begun
+    return "agentic" in flavors or bool(found.count) or found.job is not None or shown or begun.none_ended(case)
 
 
 def _observed(score: GateScore) -> GateScore:

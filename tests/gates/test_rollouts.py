@@ -109,6 +109,15 @@ SITUATIONS: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[Score, bo
     "questions without trials": (
         "eval", {"log.txt": "Running loglikelihood requests:  24%|██▍       | 1200/5000 [02:11<06:55,  9.14it/s]\n"}, {}, (Score.PASS, False),
     ),
+    "questions, and nothing tells of trials": (
+        "eval",
+        {
+            "log.txt": "Running loglikelihood requests:  24%|██▍       | 1200/5000 [02:11<06:55,  9.14it/s]\n",
+            "trial-1.json": Failed("nothing tells where its trials lie"),
+        },
+        {},
+        (Score.PASS, False),
+    ),
     "supervised training": ("sft", {"log.txt": "x\n"}, {}, (Score.NOT_APPLICABLE, False)),
     "anything else": ("other", {"log.txt": "x\n"}, {}, (Score.NOT_APPLICABLE, False)),
 }  # fmt: skip
@@ -304,6 +313,12 @@ STANDARD: dict[str, tuple[dict[str, str], dict[str, Any], tuple[Score, bool]]] =
     "rewards, the listing failed": ({"log.txt": rl_log(GOOD), "checkpoints.txt": Failed("Permission denied")}, {}, (Score.PASS, False)),
     "no save yet": ({"log.txt": rl_log(GOOD), "checkpoints.txt": "# absent /ckpt\n"}, {}, (Score.PASS, False)),
     "saves that stopped": ({"log.txt": rl_log(GOOD, first=90), "checkpoints.txt": listing(10, 20, 30, 40)}, {}, (Score.FAIL, False)),
+    "rewards, and nothing tells of trials": (
+        {"log.txt": rl_log(GOOD), "trial-1.json": Failed("nothing tells where its trials lie")}, {}, (Score.PASS, False),
+    ),
+    "no reward over enough steps, and nothing tells of trials": (
+        {"log.txt": rl_log(ZERO), "trial-1.json": Failed("nothing tells where its trials lie")}, {}, (Score.FAIL, False),
+    ),
     "no reward over enough steps": ({"log.txt": rl_log(ZERO)}, {}, (Score.FAIL, False)),
     "no reward over few steps": ({"log.txt": rl_log(ZERO[:4])}, {}, (Score.PASS, False)),
     "the engine generates nothing": ({"log.txt": rl_log([{REWARD: 0.0, "generate/avg_num_tokens": 1.0}] * 12)}, {}, (Score.FAIL, True)),
