@@ -24,6 +24,7 @@ from supervisor.app.evidence import Evidence, Folder
 from supervisor.app.evidence_upkeep import Upkeep, tidy
 from supervisor.app.fleet import Station
 from supervisor.app.follow import Follower
+from supervisor.app.judge import opinion_of
 from supervisor.app.marks import marks_of
 from supervisor.app.rooms import Rooms
 from supervisor.app.settings import Settings
@@ -33,12 +34,12 @@ from supervisor.gates import judge as judge_gates
 from supervisor.gates import proof, restarts
 from supervisor.model.errors import StoreError, Unproven
 from supervisor.model.facts import Held
-from supervisor.model.probe import Case, GateScore, Missing, Score, Verdict
+from supervisor.model.probe import Case, GateScore, Missing, Ruling, Score, Verdict
 from supervisor.model.records import Errand, ErrandWanted
 from supervisor.reports.verdict import markdown
 from supervisor.rules.leave import may_propose, silence_key
 from supervisor.rules.probing import origin_of, setting_of, untested
-from supervisor.rules.verdict import rule
+from supervisor.rules.verdict import merged, rule
 
 if TYPE_CHECKING:
     from supervisor.app.packs import Prepared
@@ -335,6 +336,9 @@ class Probes:
             return case, rule(case, scores, repeats, evidence=place, mark=mark, setting=setting)
 
         case, verdict = await asyncio.to_thread(work)
+        judge = self.settings.probe.external
+        if judge.command and verdict.ruling is not Ruling.ERROR:  # what lacks evidence nobody can decide (PROBE-3)
+            verdict = merged(verdict, await opinion_of(judge, folder, case, verdict), case)
         return verdict, case.subject.exempt
 
     async def _earlier(self, held: Held, folder: Folder, row: int) -> VerdictEntry | None:
