@@ -13,6 +13,7 @@ KEPT_TIMERS = 64
 KEPT_TRIALS = 2000
 """Trials whose last event is remembered, so that a retry replaces its failure."""
 KEPT_EXCEPTIONS = 64
+KEPT_MEANS = 48
 KEPT_FAILURES = 16
 KEPT_CHECKPOINTS = 8
 RECENT_TRIALS = 100
@@ -85,6 +86,8 @@ class TrialCounts:
     said: dict[str, list[object]] = field(default_factory=dict)
     """By exception: offset, line and text of the newest line that named it."""
     mean: object = None
+    means: list[list[object]] = field(default_factory=list)
+    """The overall mean as it went: [trials done, mean, clock, offset, line, text], oldest first."""
     shown: int | None = None
     planned: int | None = None
     exact: bool = True
@@ -120,9 +123,15 @@ class TrialCounts:
         return before != now
 
     def _shown(self, reading: Reading) -> bool:
+        moved = reading.step != self.shown
         if "Mean" in reading.metrics:
             self.mean = wire(reading.metrics["Mean"])
-        moved = reading.step != self.shown
+            spoken = reading.said[0]
+            if moved:
+                self.means.append(
+                    [reading.step, self.mean, reading.clock_s, spoken.offset, spoken.line, spoken.text[:200]]
+                )
+                del self.means[:-KEPT_MEANS]
         self.shown, self.planned = reading.step, reading.total
         return moved
 

@@ -380,5 +380,6 @@ def next_attempt(state: State, offset: int = 0) -> dict[str, object]:
     run.trial_track.announce()
     run.eval_track.announce()
     run.announced.moved_on()
+    run.trials.means = [[*mean[:5], ""] for mean in run.trials.means]  # their text stands in another file
     run.announced.checkpoints = []  # the next attempt may save at another interval
     return run.dump()

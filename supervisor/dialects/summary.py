@@ -46,7 +46,7 @@ def summarise(state: State, bucket: str | None = None, *, ended: bool = False, p
         progress=_progress(track, run),
         metrics=_metrics(kind, latest, trials, run),
         latest=latest,
-        series=_series(run, points),
+        series=_series(run, points) | _means(run, kind),
         scores={name: unwire(value) for name, value in run.scores.items()},
         step_gaps_s=gaps(track),
         last_step=_mark(track.last),
@@ -158,6 +158,20 @@ def _series(run: Run, points: int) -> dict[str, tuple[Point, ...]]:
         for key, value in values.items():
             series.setdefault(key, []).append(_point(row, unwire(value), said))
     return {key: tuple(values[-points:]) for key, values in series.items()}
+
+
+def _means(run: Run, kind: str) -> dict[str, tuple[Point, ...]]:
+    """The mean over trials as it went, by trials done; of work that is trials."""
+    if kind not in COUNTS_TRIALS or not run.trials.means:
+        return {}
+    found = []
+    for done, mean, clock, offset, line, text in run.trials.means:
+        assert isinstance(offset, int)
+        place = Spoken(offset, line if isinstance(line, int) else None, str(text))
+        said = (place,) if place.text else ()
+        step = done if isinstance(done, int) else None
+        found.append(Point(step, unwire(mean), _number(clock), said, offset, place.line))
+    return {"mean": tuple(found)}
 
 
 def _latest(entry: Json) -> Point:

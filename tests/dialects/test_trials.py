@@ -57,6 +57,17 @@ def test_a_redrawn_display_counts_its_last_frame() -> None:
     assert summary_of(log, "eval").progress.step == 141
 
 
+def test_the_mean_is_a_series_over_the_trials_done() -> None:
+    """DATAGEN-1, EVAL-1: a trend is drawn from it; in a trainer's log it is no metric of the training."""
+    log = "".join(f"  {done}/300 Mean: {done / 1000:.3f} ━━━ 0:12:00 0:13:22\n" * 2 for done in range(1, 20))
+
+    assert [(point.step, point.value) for point in summary_of(log, "eval").series["mean"]][-2:] == [
+        (18, 0.018),
+        (19, 0.019),
+    ]
+    assert summary_of(log, "rl").series == {}
+
+
 def test_before_the_first_reward_there_is_no_mean() -> None:
     """BUCKET-3: what was not emitted is absent."""
     summary = summary_of("0/300 Running trials... ━━━ 0:00:10 -:--:--\n", "eval")

@@ -72,6 +72,32 @@ def test_a_healthy_rl_run_shows_its_numbers(played: Played) -> None:
     assert played.jobs["rl__gsm8k_base"]["cadence_s"] == 420
 
 
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        (
+            "rl__gsm8k_base",
+            "reward pass_at_n policy_loss grad_norm entropy tis_log_ratio tis_ratio tis_capped clip_ratio",
+        ),
+        ("sft__delphi_8b", "loss grad_norm learning_rate epoch"),
+        ("datagen__swe_rows", "mean avg_turns exc_rate trials chunks_done chunks_total"),
+        ("eval-qwen8b-swebench", "mean trials"),
+        ("consolidate-swe", ""),
+    ],
+)
+def test_the_metrics_of_each_kind_are_those_that_were_printed_under_the_contracts_keys(
+    played: Played, name: str, keys: str
+) -> None:
+    """BUCKET-3: what was not printed is absent, and each kind has its own keys."""
+    assert set(played.jobs[name]["metrics"]) == set(keys.split())
+
+
+def test_the_trend_of_work_that_is_trials_is_that_of_their_mean(played: Played) -> None:
+    """DATAGEN-1, EVAL-1"""
+    assert "steady" in table(played, "Datagen (2 running)")
+    assert "engine✓ 60 running trials✓" in table(played, "Eval (1 suspect, 1 running)")
+
+
 def test_shaped_and_unshaped_rewards_stand_in_tables_of_their_own(played: Played) -> None:
     """RL-7, BUCKET-2: clusters are unified, reward regimes are not."""
     shaped, base = table(played, "RL (1 running), shaped reward"), table(played, "unshaped reward")
