@@ -405,7 +405,7 @@ NAMES = (
     "log.txt",
 )
 TEXT = st.lists(
-    st.one_of(st.sampled_from(PIECES), st.text(st.characters(exclude_characters="\n"), max_size=30)), max_size=30
+    st.one_of(st.sampled_from(PIECES), st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30)), max_size=30
 ).map(lambda lines: "".join(f"{line}\n" for line in lines))
 
 
