@@ -383,6 +383,11 @@ class Kills:
             return Remains(failure=f"no answer within {limit:g} s")
         except ClusterError as error:
             return Remains(failure=error.text)
+        except (
+            Exception
+        ) as error:  # a fault of ours must not pass for "nothing remains", nor stop what else is under way
+            log.exception("kill.look_broke", cluster=station.name)
+            return Remains(failure=f"fault in the supervisor itself: {error!r}")
 
     def _how_it_ended(self, decision: Decision, held: Held, seen: Observation) -> str:
         said = f"{_end_of(seen)}, and nothing of it remains"
