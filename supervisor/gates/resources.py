@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from supervisor.gates import devices, engines, liveness, ranks, said, shortage, starvation
+from supervisor.gates import devices, engines, liveness, processes, ranks, said, shortage, starvation
 from supervisor.gates.devices import Device, DeviceFiles, GpuView
 from supervisor.gates.engines import Subscription
+from supervisor.gates.processes import Part
 from supervisor.gates.ranks import Ranks
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, GateScore, Missing, Role, Score
@@ -167,7 +168,24 @@ def _at_rest(case: Case, reason: str, quotes: tuple[Quote, ...], group: Ranks) -
 # -- reinforcement learning ------------------------------------------------------------------------------------------------
 
 
+def _by_itself(case: Case, group: Ranks) -> bool:
+    """Whether the policy generates by itself: nothing of the job serves, or ever spoke as an engine, on any node.
+
+    A trainer on Ray always has engines beside it: where they are not seen, they are missing.
+    """
+    views = processes.of(case)
+    everyone = processes.everyone(views)
+    beside = any(each.part in (Part.ENGINE, Part.COORDINATOR) or each.command.startswith("ray::") for each in everyone)
+    spoke = any(run.last_engine is not None or run.engine.answered for run in case.runs.values())
+    seen = bool(everyone) and all(each.read for each in case.of(Role.PROCESSES))
+    return seen and not beside and not spoke and bool(group.policy) and set(group.policy) == set(group.devices)
+
+
 def _rl(case: Case, group: Ranks) -> GateScore:
+    if not group.apart and _by_itself(case, group):
+        score = _working(case, group)
+        note = "No engine is beside the policy, which generates by itself."
+        return replace(score, reason=f"{note} {score.reason}", quotes=said.distinct((*group.quotes, *score.quotes)))
     if not group.apart:
         found = "policy" if group.policy else "engine" if group.engines else "no"
         missing = said.missing(case, Role.GPU_PROCESSES, Role.PROCESSES)

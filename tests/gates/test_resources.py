@@ -146,6 +146,20 @@ SITUATIONS: dict[str, tuple[str, dict[str, str], dict[str, Any], Score, str]] = 
         "rl", node(WORKS, ranks=users(*["python"] * 4), procs=processes((1, "python main.py", 1.0)), **{"log.txt": rl(FED)}), {}, Score.ERROR, "",
     ),
     "only policy ranks are named": ("rl", node(WORKS, ranks=users(*[POLICY] * 4), procs=processes((5000, POLICY, 1.0)), **{"log.txt": rl(FED)}), {}, Score.ERROR, ""),
+    "a policy that generates by itself": (
+        "rl",
+        node(WORKS, ranks=users(*["python"] * 4), procs=processes(*((5000 + n, "python train_grpo.py", 1.0) for n in range(4))), **{"log.txt": rl()}),
+        {},
+        Score.PASS,
+        "",
+    ),
+    "an engine that spoke and is not there any more": (
+        "rl",
+        node(WORKS, ranks=users(*["python"] * 4), procs=processes(*((5000 + n, "python train_grpo.py", 1.0) for n in range(4))), **{"log.txt": rl(FED)}),
+        {},
+        Score.ERROR,
+        "",
+    ),
     "the device view failed": ("rl", {**node(WORKS), "gpu-n1.csv": Failed("NVIDIA-SMI has failed"), "log.txt": rl(FED)}, {}, Score.ERROR, ""),
     "the device view tells no use": ("rl", node(gpu("[N/A]", "[N/A]"), **{"log.txt": rl(FED)}), {}, Score.ERROR, ""),
     "devices that are there and not seen": (
@@ -405,7 +419,8 @@ NAMES = (
     "log.txt",
 )
 TEXT = st.lists(
-    st.one_of(st.sampled_from(PIECES), st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30)), max_size=30
+    st.one_of(st.sampled_from(PIECES), st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30)),
+    max_size=30,
 ).map(lambda lines: "".join(f"{line}\n" for line in lines))
 
 

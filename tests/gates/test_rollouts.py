@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -221,6 +222,20 @@ def test_of_a_log_whose_beginning_was_left_out_nothing_is_said_of_the_whole_run(
     score = judged(some_case(texts, bucket=bucket, flavor="agentic", exhibits=[cut], **about))
 
     assert (score.result, score.hard) == (Score.FAIL, False)
+
+
+def test_results_that_harbor_itself_wrote_are_quoted_at_their_reward_or_their_exception():
+    folder = Path(__file__).parent.parent / "dialects" / "samples" / "harbor"
+    texts = {f"trial-{name}.json": (folder / f"{name}.json").read_text() for name in ("t1", "t2", "t3", "t4", "tboom")}
+
+    score = agentic(texts)
+
+    assert score.result is Score.PASS
+    assert [quote.text.strip() for quote in score.quotes if quote.file == "trial-t1.json"] == ['"reward": 1.0']
+    assert "5 trials opened" in score.reason
+    for name in ("t1", "tboom"):
+        alone = agentic({f"trial-{name}.json": texts[f"trial-{name}.json"]})
+        assert any(word in alone.quotes[0].text for word in ('"reward": ', '"exception_type": '))
 
 
 # -- the harness's own count -------------------------------------------------------------------------------------------
