@@ -164,7 +164,11 @@ def _trials(case: Case, stand: progress.Stand) -> tuple[str, tuple[Quote, ...]] 
         if times and since <= max(times) <= case.at + _CLOCKS_DIFFER:
             return "trials still begin and end", said.last_line(case, file)
     run = stand.log.run
-    if run is not None and progress.after(run.last_trial, stand.log) and progress.fresh(run.last_trial, run, case):
+    if (
+        run is not None
+        and progress.after(run.last_trial, stand.log)
+        and progress.recent(run.last_trial, stand.log, case)
+    ):
         return "trials still begin and end", said.mark(case, stand.log.file, run.last_trial)
     return None
 
@@ -194,7 +198,7 @@ def _generating(case: Case, stand: progress.Stand, look: Look) -> tuple[str, tup
     if run is None or any(worker.doing is Doing.WAITING for worker in look.workers):
         return None
     at_work = run.engine.latest.get("running", 0.0) > 0 and run.engine.latest.get("generation_tps", 0.0) > 0
-    if not at_work or not progress.after(run.engine.mark, log) or not progress.fresh(run.engine.mark, run, case):
+    if not at_work or not progress.after(run.engine.mark, log) or not progress.recent(run.engine.mark, log, case):
         return None
     open_ = [timer.name for timer in run.timers if timer.open_since is not None]
     if open_ and not any(_ROLLOUT.search(name) for name in open_):

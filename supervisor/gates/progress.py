@@ -1,13 +1,13 @@
 """How long the job has been without progress, by its own log as captured and by what was known before (LIVE-2 to LIVE-4).
 
-Two clocks meet here. Ages are by ours: when the supervisor first saw the progress. What the log's lines bear is a wall clock
-of an unknown zone, so only differences within one file are taken from it.
+Ages are by our clock: when the supervisor saw the progress. What lines bear is a wall clock of an unknown zone, and each program in
+one log may have its own, so no age is taken from it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -62,7 +62,7 @@ class Stand:
     step: int | None = None
     total: int | None = None
     moved: bool = False
-    """It progressed since the last look, so ``age`` is what the log's own clock tells of it."""
+    """It progressed since the last look, so ``age`` is only what a counter that stands says by its own clock."""
     bring_up: bool = False
     """No progress of this attempt yet."""
     unsure: str = ""
@@ -149,23 +149,17 @@ def _unsure(case: Case, log: Log) -> str:
 
 
 def _standing(run: RunSummary) -> float:
-    """Seconds for which the newest progress stands by the log itself: its lines' clock, its bar's own; 0 where it tells none."""
+    """Seconds for which its newest progress, a counter, stands by the counter's own clock; 0 where it is none.
+
+    Clocks of different programs in one log are not compared: they may be of different zones.
+    """
     newest = run.last_progress
-    if newest is None:
-        return 0.0
-    told = [0.0]
-    if newest.clock_s is not None:
-        told += [clock - newest.clock_s for clock in _clocks(run)]
-    for counter in run.counters:
-        if counter.role in COUNTED and counter.since.said.offset >= newest.said.offset:
-            told.append(counter.frozen_s)
+    told = [
+        counter.frozen_s
+        for counter in run.counters
+        if newest is not None and counter.role in COUNTED and counter.since.said.offset >= newest.said.offset
+    ]
     return max((each for each in told if math.isfinite(each)), default=0.0)
-
-
-def _clocks(run: RunSummary) -> Iterable[float]:
-    marks = [run.last_engine, run.last_heartbeat, run.last_bring_up, run.last_progress, run.last_trial]
-    marks += [counter.latest for counter in run.counters]
-    return (mark.clock_s for mark in marks if mark is not None and mark.clock_s is not None)
 
 
 def after(place: Mark | None, log: Log) -> bool:
@@ -177,14 +171,15 @@ def at_or_after(place: Mark, log: Log) -> bool:
     return log.newest is None or place.said.offset >= log.newest.said.offset
 
 
-def fresh(place: Mark | None, run: RunSummary, case: Case) -> bool:
-    """Whether, by the log's own clock, it came within what silence may last before the newest line; True where it tells no time."""
-    if place is None:
+LAST_LINES = 200
+
+
+def recent(place: Mark | None, log: Log, case: Case) -> bool:
+    """Whether it stands among the last lines of a log that is still written to."""
+    if place is None or place.said.line is None or place.said.line <= len(log.lines) - LAST_LINES:
         return False
-    newest = max(_clocks(run), default=None)
-    if place.clock_s is None or newest is None:
-        return True
-    return newest - place.clock_s <= case.subject.silence_allowed.total_seconds()
+    written = case.subject.log.last_output_at
+    return written is not None and case.at - written <= case.subject.silence_allowed
 
 
 def noise(case: Case, log: Log) -> tuple[str, tuple[Quote, ...]]:

@@ -98,6 +98,7 @@ def some_subject(
     bucket: str = "rl",
     *,
     silent_for: timedelta | None = timedelta(minutes=1),
+    output_ago: timedelta | None = None,
     step: int | None = None,
     started: timedelta = timedelta(hours=6),
     looked_size: int = 10**9,
@@ -107,11 +108,13 @@ def some_subject(
     seen: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Subject:
-    """``silent_for``: since its newest progress, None where it has made none. ``looked_size``: the log's size at the last look;
+    """``silent_for``: since its newest progress, None where it has made none. ``output_ago``: since its newest output, where that is
+    newer than its progress. ``looked_size``: the log's size at the last look;
     the default is beyond any text of a test, so that nothing counts as new since then."""
     at = None if silent_for is None else NOON - silent_for
-    stat = LogStat(LOG_PATH, LogState.READ, size=looked_size, modified_at=at or NOON, inode=7)
-    facts = log or LogFacts(stat=stat, last_output_at=at or NOON, progress_at=at, step=step, speaks_steps=speaks)
+    output = NOON - output_ago if output_ago is not None else at or NOON
+    stat = LogStat(LOG_PATH, LogState.READ, size=looked_size, modified_at=output, inode=7)
+    facts = log or LogFacts(stat=stat, last_output_at=output, progress_at=at, step=step, speaks_steps=speaks)
     key = changes.get("key", JobKey("cluster-a", "42", "1000"))
     observed: dict[str, Any] = {
         "key": key,

@@ -388,8 +388,9 @@ def test_a_busy_rank_on_the_same_lines_at_two_probes_stands_still():
 RL_LONG = timedelta(minutes=150)
 
 
-def rl(log: str, kind: str = "late", **more: str) -> GateScore:
-    return judged(texts(kind, "kernel-stack", **{"log.txt": log}, **more), bucket="rl", silent_for=RL_LONG, step=12)
+def rl(log: str, kind: str = "late", output_ago: timedelta = timedelta(minutes=1), **more: str) -> GateScore:
+    files = texts(kind, "kernel-stack", **{"log.txt": log}, **more)
+    return judged(files, bucket="rl", silent_for=RL_LONG, output_ago=output_ago, step=12)
 
 
 def test_engines_that_generate_explain_a_trainer_that_waits_for_rollouts():
@@ -417,13 +418,28 @@ def test_engines_outside_the_rollout_stage_explain_nothing():
     assert rl(log, "deadlock").hard
 
 
-def test_engines_that_stopped_long_ago_explain_nothing():
-    beats = "".join(
-        ENGINE.format(at=f"{hour}:{m:02d}:00", tps="0.0", running=0) for hour in (12, 13) for m in range(0, 60, 5)
+def test_engines_whose_log_nobody_writes_any_more_explain_nothing():
+    log = rl_log(GENERATING.format(at="10:48:00.000"), ENGINE.format(at="10:49:00", tps="812.0", running=64))
+
+    assert rl(log, "deadlock", output_ago=RL_LONG).hard
+
+
+def test_engines_that_were_last_heard_far_above_the_end_explain_nothing():
+    beat = "INFO [shm_broadcast.py:501] No available shared memory broadcast block found in 60 seconds.\n"
+    log = rl_log(
+        GENERATING.format(at="10:48:00.000"), ENGINE.format(at="10:49:00", tps="812.0", running=64), beat * 300
     )
-    log = rl_log(GENERATING.format(at="10:48:00.000"), ENGINE.format(at="10:49:00", tps="812.0", running=64), beats)
 
     assert rl(log, "deadlock").hard
+
+
+def test_clocks_of_different_zones_in_one_log_make_nothing_old():
+    """A trainer that stamps local time beside engines that stamp UTC."""
+    log = rl_log(ENGINE.format(at="23:59:00", tps="812.0", running=64))
+
+    score = liveness.judge(some_case({"log.txt": log}, silent_for=timedelta(minutes=5), step=12))
+
+    assert score.result is Score.PASS
 
 
 def test_trials_that_still_end_explain_a_trainer_that_waits():
