@@ -123,6 +123,8 @@ def _why_no_look(traced: Traced) -> str | None:
         return "it has no process yet"
     if traced.leader == "another":
         return f"its process is gone: number {traced.pid} is another process's now"
+    if traced.leader == "hidden":
+        return f"process {traced.pid} is there, and may not be looked at"
     if not traced.left:
         return f"its process {traced.pid} is gone, and nothing of its group or session is left"
     return None

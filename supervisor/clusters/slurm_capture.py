@@ -252,7 +252,7 @@ def other_sharing(sharing: str, said: str) -> str | None:
         "unrecognized option '--overlap'" in said or "unrecognized option `--overlap'" in said
     ):
         return sharing.replace("--overlap", "").strip()
-    busy = ("nodes are busy", "temporarily disabled", "Unable to create step", "Immediate execution impossible")
+    busy = ("nodes are busy", "temporarily disabled", "Immediate execution impossible", "Invalid generic resource")
     if "--gres=none" not in sharing and any(word in said for word in busy) and "Invalid job id" not in said:
         return f"{sharing} --gres=none".strip()
     return None
