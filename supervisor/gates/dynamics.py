@@ -236,8 +236,7 @@ def _facts(run: RunSummary, keys: Sequence[str]) -> dict[str, float | int | str 
     facts: dict[str, float | int | str | None] = {"step": run.progress.step}
     for key in keys:
         if points := run.series.get(key):
-            value = points[-1].value
-            facts[key] = value if math.isfinite(value) else str(value)
+            facts[key] = metrics.fact(points[-1].value)
     return facts
 
 

@@ -75,3 +75,8 @@ def best(case: Case, keys: Sequence[str]) -> tuple[str, RunSummary] | None:
     if not runs:
         return None
     return max(runs, key=lambda pair: max(len(pair[1].series.get(key, ())) for key in keys))
+
+
+def fact(value: float) -> float | str:
+    """A number as facts keep it: what is none, in words."""
+    return value if math.isfinite(value) else str(value)

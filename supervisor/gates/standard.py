@@ -49,7 +49,7 @@ def judge(case: Case) -> GateScore:
     newest = points[-1]
     at = f" at step {newest.step}" if newest.step is not None else ""
     head = f"It has no trials by design. Newest average reward {newest.value:g}{at}, over {len(points)} steps.{words}"
-    facts["reward"] = newest.value
+    facts["reward"] = metrics.fact(newest.value)
     mechanism = no_signal(case)
     if mechanism is not None:
         return _failed(f"{mechanism.words} {head}", mechanism.quotes, facts, mechanism.fix, mechanism.lasting)
@@ -126,7 +126,7 @@ def _told(case: Case, run: RunSummary, bank: banked.Banked | None) -> tuple[dict
     ):
         points = run.series.get(key, ())
         if points:
-            facts[key] = points[-1].value
+            facts[key] = metrics.fact(points[-1].value)
             words += f"; {name} {points[-1].value:g}{unit}"
     if bank is not None:
         facts["banked_step"] = bank.step

@@ -355,3 +355,10 @@ def test_situations_of_standard_rl(name: str):
     score = standard(texts, **about)
 
     assert (score.result, score.hard) == expected, score.reason
+
+
+def test_a_reward_that_is_no_number_stands_among_the_facts_in_words():
+    """Documents of verdicts are JSON, which knows no NaN."""
+    score = standard({"log.txt": rl_log([{REWARD: 0.5}, {REWARD: float("nan")}])})
+
+    assert score.facts["reward"] == "nan"
