@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
 
 from supervisor.clusters.iris_command import command_of
-from supervisor.clusters.iris_text import ENDED, Attempt, JobConfig, JobStatus, Task, time_of
+from supervisor.clusters.iris_ends import Cause, cause_of, earlier_ends, end_of, exit_of
+from supervisor.clusters.iris_text import ENDED, JobConfig, JobStatus, Task, time_of
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.model.job import Burn, Details, JobKey, JobState, Observation, TaskCounts
 
 LOG_SCHEME = "iris:"
-_MOST_PAST, _MOST_NODES = 20, 256
+_MOST_NODES = 256
 _PENDING, _STARTING = ("pending",), ("building", "assigned")
 _GATES = ("SchedulingGated", "Unschedulable", "Kueue workload")
 _KNOWN = frozenset({"pending", "building", "running"}) | ENDED
-
-_CAUSES = ("failed", "preempted", "worker_failed", "unschedulable", "killed")
-"""Which of several ends explains the others, the most telling first. A gang's bounced siblings explain nothing."""
-
-_ENDS = {
-    "succeeded": JobState.COMPLETED,
-    "failed": JobState.FAILED,
-    "killed": JobState.CANCELLED,
-    "worker_failed": JobState.NODE_FAILED,
-    "preempted": JobState.PREEMPTED,
-    "unschedulable": JobState.FAILED,
-    "cosched_failed": JobState.REQUEUED,
-}
 
 
 @dataclass(slots=True)
@@ -122,8 +109,8 @@ def read_job(cluster: str, job: Folded) -> JobRead:
     main = tasks[0] if tasks else None
     attempt = max(main.current + 1, 1) if main is not None else None
     ended = root.ended
-    state, reason, cause = _ended(job) if ended else (*_live(job), None)
-    exit_code, signal = _exit(cause[1].exit_code) if cause is not None else (None, None)
+    state, reason, cause = end_of(root, tasks) if ended else (*_live(job), None)
+    exit_code, signal = exit_of(cause[1].exit_code) if cause is not None else (None, None)
     if state is JobState.COMPLETED and tasks:
         exit_code, signal = 0, None
     config = job.config
@@ -148,10 +135,7 @@ def read_job(cluster: str, job: Folded) -> JobRead:
         tasks=_counts(job),
         details=_details(job, cause),
     )
-    return JobRead(seen, _past(seen, tasks))
-
-
-Cause = tuple[Task, Attempt]
+    return JobRead(seen, earlier_ends(seen, tasks))
 
 
 def _live(job: Folded) -> tuple[JobState, str | None]:
@@ -216,87 +200,6 @@ def _handed_on(root: JobStatus) -> str | None:
     return f"handed on to {root.cluster}" + (f" ({word})" if word and word not in ("none", "synced") else "")
 
 
-def _ended(job: Folded) -> tuple[JobState, str | None, Cause | None]:
-    root = job.root
-    state = _ENDS[root.word]
-    if state is JobState.COMPLETED:
-        return state, None, None
-    cause = cause_of((task, task.attempt) for task in job.tasks or ())
-    reason = root.error or root.word
-    if cause is None or state is JobState.CANCELLED:
-        return state, reason, None
-    task, attempt = cause
-    own = state_of(attempt)
-    telling = own in (JobState.OUT_OF_MEMORY, JobState.TIMED_OUT, JobState.PREEMPTED, JobState.NODE_FAILED)
-    if root.word == "worker_failed" or (root.word == "failed" and telling):
-        state = own if telling else state
-    said = ": ".join(dict.fromkeys(part for part in (attempt.terminal_reason, attempt.error) if part)) or attempt.state
-    which = f"task {task.index}: " if len(job.tasks or ()) > 1 else ""
-    around = reason.removesuffix(said).rstrip("; ") if reason != said else ""
-    reason = f"{which}{said}" + (f" ({around})" if around else "")
-    return state, reason, cause
-
-
-def cause_of(ends: Iterable[tuple[Task, Attempt | None]]) -> Cause | None:
-    """The end that explains the others: the most telling kind, and of these the first in time."""
-    found = [(task, attempt) for task, attempt in ends if attempt is not None and attempt.state in _CAUSES]
-    return min(found, key=lambda pair: (_CAUSES.index(pair[1].state), _moment(pair[1]), pair[0].index), default=None)
-
-
-def state_of(attempt: Attempt) -> JobState:
-    """How one attempt ended."""
-    if attempt.state == "failed":
-        said = f"{attempt.terminal_reason}\n{attempt.error}"
-        if re.search(r"\bOOMKilled\b", said):
-            return JobState.OUT_OF_MEMORY
-        if attempt.error.startswith("Execution timeout exceeded"):
-            return JobState.TIMED_OUT
-    return _ENDS.get(attempt.state, JobState.UNKNOWN)
-
-
-def _past(seen: Observation, tasks: Sequence[Task]) -> tuple[Observation, ...]:
-    """Earlier attempts of the main task; a bounced one is explained by its siblings' attempts of the same number."""
-    if not tasks:
-        return ()
-    main, found = tasks[0], []
-    for one in main.attempts:
-        between = main.state == "pending" and one.number == main.current
-        if one.state not in ENDED or not (one.number < main.current or between):
-            continue
-        siblings = ((task, each) for task in tasks for each in task.attempts if each.number == one.number)
-        cause = cause_of([(main, one)]) or cause_of(siblings) or (main, one)
-        exit_code, signal = _exit(cause[1].exit_code)
-        found.append(
-            replace(
-                seen,
-                state=state_of(cause[1]),
-                scheduler_state=cause[1].state,
-                reason=plain(cause[1].error) or None,
-                started_at=one.started_at,
-                ended_at=one.finished_at or cause[1].finished_at,
-                nodes=(one.node,) if one.node else (),
-                exit_code=exit_code,
-                signal=signal,
-                attempt=one.number + 1,
-                burn=None,
-                preemptions=None,
-                tasks=None,
-                details=None,
-                final=False,
-            )
-        )
-    return tuple(found[-_MOST_PAST:])
-
-
-def _exit(code: int | None) -> tuple[int | None, int | None]:
-    """Exit code and signal. Iris's own runtime tells a signal as a negative number, a container as 128 and more."""
-    if code is None:
-        return None, None
-    if -64 <= code < 0:
-        return None, -code
-    return code, (code - 128 if 128 < code <= 192 else None)
-
-
 def _counts(job: Folded) -> TaskCounts | None:
     """Tasks of the root and of what goes on below it. A coordinator whose every child waits does not count as running."""
     root, below = job.root, job.live_children
@@ -359,11 +262,6 @@ def _started(root: JobStatus, main: Task | None, *, ended: bool) -> datetime | N
 def _last_end(tasks: Sequence[Task]) -> datetime | None:
     ends = (one.finished_at for task in tasks for one in task.attempts)
     return max((end for end in ends if end is not None), default=None)
-
-
-def _moment(attempt: Attempt) -> float:
-    moment = attempt.finished_at or attempt.started_at
-    return moment.timestamp() if moment is not None else float("inf")
 
 
 def _nodes(tasks: Sequence[Task]) -> tuple[str, ...]:

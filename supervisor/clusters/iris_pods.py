@@ -20,7 +20,8 @@ from supervisor.clusters.kubernetes_calls import Answer, ApiServer, NotAllowed, 
 from supervisor.clusters.kubernetes_session import Session
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.clusters.kueue import Verdict, WorkloadList, place_in_queues, verdict
-from supervisor.clusters.pods import PodRead, decode_pods, read_pod
+from supervisor.clusters.pod_objects import decode_pods
+from supervisor.clusters.pods import PodRead, read_pod
 from supervisor.model.errors import AnswerUnusable
 from supervisor.model.job import JobState
 

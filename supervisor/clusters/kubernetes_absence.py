@@ -21,7 +21,7 @@ from supervisor.clusters.kubernetes_jobs import Owned, parts_of
 from supervisor.clusters.kubernetes_kinds import BY_WORD, ITEMS
 from supervisor.clusters.kubernetes_lists import Served, record_path
 from supervisor.clusters.kubernetes_states import JobRead
-from supervisor.clusters.pods import Pod
+from supervisor.clusters.pod_objects import Pod
 from supervisor.model.errors import ClusterError
 from supervisor.model.job import JobKey, JobState, Observation
 

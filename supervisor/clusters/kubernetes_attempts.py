@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from supervisor.clusters.kubernetes_jobs import Folded
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.owners import RecordRead
-from supervisor.clusters.pods import Pod, PodRead, end_of, signal_of
+from supervisor.clusters.pod_objects import Pod
+from supervisor.clusters.pods import PodRead, end_of, signal_of
 from supervisor.model.job import JobState, Observation
 
 _ONE_ROUND = timedelta(seconds=10)

@@ -16,7 +16,7 @@ from supervisor.clusters.kubernetes_kinds import BY_NAME, Kind, Record
 from supervisor.clusters.kubernetes_objects import Meta, OwnerRef
 from supervisor.clusters.kueue import Verdict, Workload, place_in_queues, verdict
 from supervisor.clusters.owners import RecordRead
-from supervisor.clusters.pods import Pod
+from supervisor.clusters.pod_objects import Pod
 from supervisor.model.job import JobKey
 
 SERVICES = frozenset(

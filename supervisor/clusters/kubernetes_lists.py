@@ -20,7 +20,7 @@ from supervisor.clusters.kubernetes_kinds import BY_NAME, ENVELOPE, ITEMS, KINDS
 from supervisor.clusters.kubernetes_objects import Group, GroupList, ListMeta, ResourceList, Version
 from supervisor.clusters.kubernetes_wire import Room
 from supervisor.clusters.kueue import Workload, WorkloadList
-from supervisor.clusters.pods import Pod, decode_pods
+from supervisor.clusters.pod_objects import Pod, decode_pods
 from supervisor.model.errors import AnswerUnusable, ClusterError
 
 _RESTARTS = 3

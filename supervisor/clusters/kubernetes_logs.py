@@ -36,7 +36,8 @@ from supervisor.clusters.kubernetes_objects import plain, said
 from supervisor.clusters.kubernetes_session import Clock
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.clusters.kubernetes_states import JobRead, log_path
-from supervisor.clusters.pods import ContainerStatus, Pod, PodRead
+from supervisor.clusters.pod_objects import ContainerStatus, Pod
+from supervisor.clusters.pods import PodRead
 from supervisor.model.errors import ClusterError
 from supervisor.model.job import JobState
 from supervisor.model.logs import LogRead, LogStat, LogState, LogText, LogUnread, LogWanted

@@ -21,7 +21,8 @@ from supervisor.clusters.kubernetes_attempts import (
 from supervisor.clusters.kubernetes_jobs import Folded
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.owners import RecordRead
-from supervisor.clusters.pods import NODE_DISRUPTIONS, Pod, PodRead, disruption, read_pod
+from supervisor.clusters.pod_objects import Pod
+from supervisor.clusters.pods import NODE_DISRUPTIONS, PodRead, disruption, read_pod
 from supervisor.model.job import Burn, Details, JobState, Observation, TaskCounts
 
 _FIRST_ROLES = (

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.clusters.iris_jobs import Folded, JobRead, cause_of, fingerprint, fold, id_of, read_job
+from supervisor.clusters.iris_ends import cause_of
+from supervisor.clusters.iris_jobs import Folded, JobRead, fingerprint, fold, id_of, read_job
 from supervisor.clusters.iris_rows import configs_of_rows, tasks_of_rows, tasks_query
 from supervisor.clusters.iris_text import (
     JobAnswer,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.clusters.iris_jobs import state_of
+from supervisor.clusters.iris_ends import state_of
 from supervisor.clusters.iris_pods import enriched, task_hash
 from supervisor.clusters.iris_settings import PodSource
 from supervisor.clusters.iris_text import TasksAnswer, decode, tasks_of

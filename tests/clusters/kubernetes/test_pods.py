@@ -16,7 +16,8 @@ from supervisor.clusters.kubernetes_kinds import BY_WORD
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.kubernetes_states import read_job
 from supervisor.clusters.owners import Job
-from supervisor.clusters.pods import Pod, PodRead, read_pod
+from supervisor.clusters.pod_objects import Pod
+from supervisor.clusters.pods import PodRead, read_pod
 from supervisor.model.job import JobState, Observation, TaskCounts
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
