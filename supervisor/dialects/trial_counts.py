@@ -22,6 +22,8 @@ from supervisor.model.trials import Recent, TrialCounts, TrialFile, TrialsSeen
 VERSION = "trials/1"
 OVERLAP_S = 180
 """How far before the newest change is looked again: file servers show changes late and out of order by up to a minute."""
+MOST_KNOWN = 1500
+"""Trials that changed within the overlap beyond which there is none: so many come by a copy, or by a first look."""
 KEPT_NAMES = 500
 """Counted trials that are remembered by name beyond those within the overlap."""
 RECENT = 100
@@ -105,8 +107,11 @@ def count(state: Mapping[str, object] | None, seen: TrialsSeen, now_s: float) ->
         _swept(run, seen, now_s)
     else:
         run.begun = seen.begun
-        newest = max((_int(each[0]) for each in run.names.values()), default=0)
-        run.since_s = max(run.since_s, min([newest - OVERLAP_S, *(changed for _, changed in run.doubtful.values())]))
+        changes = [_int(each[0]) for each in run.names.values()]
+        newest = max(changes, default=0)
+        crowded = sum(changed >= newest - OVERLAP_S for changed in changes) > MOST_KNOWN
+        reached = newest if crowded else newest - OVERLAP_S
+        run.since_s = max(run.since_s, min([reached, *(changed for _, changed in run.doubtful.values())]))
     _forget(run)
     return run.dump()
 

@@ -89,7 +89,7 @@ class TrialsSeen:
     where: str
     """The folder or prefix itself, where the place left it open."""
     begun: int | None
-    """Folders of trials; None where the look did not go over all of them."""
+    """Folders of trials; in an object store, those that this part of its listing met first."""
     results: tuple[TrialFile, ...]
     """Results not counted before, in the order asked for."""
     left: int = 0

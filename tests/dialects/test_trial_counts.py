@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -226,7 +227,8 @@ def test_however_looks_fall_each_trial_is_counted_once(
         files = [
             file(name, at, result(name, reward=1.0 if trials[name][1] else 0.0, turns=3)) for at, name in due[:most]
         ]
-        state = count(state, seen(*files, begun=len(trials), left=max(0, len(due) - most)), 0.0)
+        left = max(0, len(due) - most)
+        state = count(state, seen(*files, begun=len(trials), left=left), 0.0)
         if restart:
             state = stored(state)
     counts = counts_of(state or {})
@@ -244,6 +246,25 @@ def test_what_changed_within_the_overlap_may_show_late() -> None:
 
     assert late.changed_s >= Count.load(state).since_s
     assert counts_of(count(state, seen(late), 0.0)).figures.done == 2  # type: ignore[union-attr]
+
+
+def test_a_folder_that_was_copied_is_counted_to_its_end() -> None:
+    """All its times are one: what was counted is not handed on for ever, nor what waits put off for ever."""
+    names = [f"t{number:04d}__x" for number in range(4000)]
+    state: Mapping[str, object] | None = None
+    for _ in range(12):
+        run = Count.load(state)
+        due = [
+            (at, name) for at, name in ((5000 + n // 100, name) for n, name in enumerate(names)) if at >= run.since_s
+        ]
+        new = [each for each in due if each[1] not in run.known]
+        assert len(run.known) < 2200
+        files = [file(name, at, b"{}") for at, name in new[:500]]
+        state = count(state, seen(*[replace(each, data=None) for each in files], left=max(0, len(new) - 500)), 0.0)
+    counts = counts_of(state or {})
+
+    assert counts is not None
+    assert (counts.unread, counts.left) == (4000, 0)
 
 
 def test_a_listing_of_a_store_goes_on_over_looks_and_the_next_one_finds_what_came_meanwhile() -> None:
