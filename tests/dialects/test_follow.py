@@ -34,6 +34,17 @@ WORDS = [
     b'10.0.0.9:5000 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n',
     b"\xff\xfe\x00\x00step\x00\n",
     b"Training Step Progress:  34%|###4      | 27/80 [3:12:11<6:17:13, 427.05s/it]\r",
+    b"Epoch 3:  41%|####      | 41/100 [03:10<04:34,  2.15it/s, loss=0.412]\r",
+    b"Epoch 4:   2%|          | 2/100 [00:10<04:34,  2.15it/s, loss=0.400]\r",
+    b"Training: 100%|####| 40/40 [03:10<00:00,  2.15it/s, loss=0.412]\n", b"Training:   0%|    | 0/40 [00:00<?, ?it/s]\r",
+    b"\n  0%|          | 0/32 [00:00<?, ?it/s]\x1b[A\r", b"\r 100%|####| 32/32 [00:40<00:00, 1.1s/it]\x1b[A\r",
+    b"1|25|Loss: 1.2345:   5%|5         | 25/500 [00:50<16:00,  2.02s/it]\r",
+    b"  0%|          | 0/58 [00:00<?, ?it/s]\r", b"Capturing sizes:   0%|          | 0/58 [00:00<?, ?it/s]\r",
+    b"{'train_runtime': 400.25, 'train_steps_per_second': 1.22, 'train_loss': 1.1, 'epoch': 3.0}\n",
+    b"  142/300 Mean: 0.530 \xe2\x94\x81\xe2\x94\x81 0:12:00 0:13:22\n",
+    b"Saved checkpoint to /ckpt/step-200 for step 200\n", b"saving checkpoint at iteration       4 to ./ckpt\n",
+    b"[batch=10/500]:\n", b"\t Train loss/train/total: 1.2345\n", b"gen rollout batch 7 ready mean_reward=0.380\n",
+    b'"GET /metrics HTTP/1.1" 200 OK\n', b"INF Registered tunnel connection connIndex=0\n", b"Timer actor_train start\n",
     b"\n", b"\r", b"\x1b[", b"'loss': ", b"{", b"}", b"%|", b"step:", b" - ", b"\xe2\x94\x81",
 ]  # fmt: skip
 
