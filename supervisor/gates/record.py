@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -89,11 +90,15 @@ def told(file: str, lines: Sequence[str], key: JobKey) -> Told | None:
 
 _JOB_STATE = re.compile(r"(?<!\S)JobState=([A-Z_]+)")
 _SUBMITTED = re.compile(r"(?<!\S)SubmitTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
-_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_HEAD = re.compile(
+    r"JobId=(?P<number>\d+)(?: ArrayJobId=(?P<array>\d+) ArrayTaskId=(?P<task>\S+)|"
+    r" HetJobId=(?P<het>\d+) HetJobOffset=(?P<offset>\d+))?(?!\S)"
+)
 
 
 def _slurm(file: str, lines: Sequence[str], key: JobKey) -> Told | None:
-    found = [(number, match) for number, line in _mine(lines, key.id) for match in _JOB_STATE.finditer(line)]
+    mine = _mine(lines, key.id)
+    found = [(number, match) for number, line in mine for match in _JOB_STATE.finditer(line)]
     if not found:
         return None
     number, match = found[0]
@@ -102,29 +107,47 @@ def _slurm(file: str, lines: Sequence[str], key: JobKey) -> Told | None:
     if len(words) > 1:  # a job's name or comment that says so too: then nobody knows which one is the scheduler's
         return Told(standing=Standing.UNKNOWN, word=" and ".join(sorted(words)), quote=quote)
     word = words.pop()
-    submitted = {at for _, line in _mine(lines, key.id) for at in _SUBMITTED.findall(line)}
-    if submitted and _ISO.fullmatch(key.incarnation) and key.incarnation not in submitted:
+    submitted = {at for _, line in mine for at in _SUBMITTED.findall(line)}
+    if submitted and key.incarnation not in submitted | {_epoch(at) for at in submitted} and _is_time(key.incarnation):
         return Told(standing=Standing.OTHER, word=word, quote=quote)
     return Told(standing=SLURM.get(word, Standing.UNKNOWN), word=word, quote=quote)
 
 
+def _is_time(incarnation: str) -> bool:
+    """A submit time as Slurm gives it: the record is asked for in UTC, so that the two can be compared."""
+    return bool(re.fullmatch(r"\d{9,11}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", incarnation))
+
+
+def _epoch(text: str) -> str:
+    try:
+        return str(int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()))
+    except ValueError:
+        return ""
+
+
 def _mine(lines: Sequence[str], job_id: str) -> list[tuple[int, str]]:
     """Lines of this job's own record: of a heterogeneous job or an array the answer may hold its siblings' too."""
-    numbered = list(enumerate(lines, 1))
-    blocks: list[tuple[str, list[tuple[int, str]]]] = []
-    for number, line in numbered:
-        if line.startswith("JobId="):
-            blocks.append((line, []))
+    blocks: list[tuple[re.Match[str], list[tuple[int, str]]]] = []
+    for number, line in enumerate(lines, 1):
+        head = _HEAD.match(line)
+        if head is not None:
+            blocks.append((head, []))
         if blocks:
             blocks[-1][1].append((number, line))
-    if len(blocks) < 2:
-        return numbered
-    array, _, task = job_id.partition("_")
-    for head, block in blocks:
-        named = re.match(rf"JobId={re.escape(job_id)}(?!\S)", head)
-        if named or (task and f" ArrayJobId={array} " in head and f" ArrayTaskId={task} " in head):
-            return block
-    return []
+    return next((block for head, block in blocks if _is_of(head, job_id)), [])
+
+
+def _is_of(head: re.Match[str], job_id: str) -> bool:
+    """``42``; ``42_3``, a task of an array; ``42+1``, a component."""
+    array, is_task, task = job_id.partition("_")
+    het, is_component, offset = job_id.partition("+")
+    if is_task:
+        return (head["array"], head["task"]) == (array, task)
+    if is_component:
+        return (head["het"], head["offset"]) == (het, offset)
+    if head["array"] is not None:  # the waiting rest of an array bears the array's own number, and so may its last task
+        return head["array"] == job_id and not head["task"].isdecimal()
+    return bool(head["number"] == job_id)
 
 
 # -- JSON: iris, Kubernetes, a host's own record -----------------------------------------------------------------------

@@ -19,7 +19,19 @@ RECORDS = Path(__file__).parent / "samples" / "records"
 UID = "939f9248-5f8f-4f09-a5ea-eb12ce934dd5"
 
 
-def read(name: str, job: str = "42", incarnation: str = "1000") -> Told | None:
+IDS = {
+    "running": "5",
+    "requeued-2-running-again": "34",
+    "pending-priority": "11",
+    "completed": "23",
+    "cancelled-running": "30",
+}
+IDS |= {"timeout": "4"}
+
+
+def read(name: str, job: str | None = None, incarnation: str = "1000") -> Told | None:
+    """``job``: of a record of Slurm by default its own number."""
+    job = job or IDS.get(name.removeprefix("slurm-").removesuffix(".txt"), "42")
     return told("record", lines_of((RECORDS / name).read_text()), JobKey("cluster-a", job, incarnation))
 
 
@@ -64,19 +76,23 @@ def test_a_gang_that_was_taken_apart_waits_whatever_its_record_says():
 
 
 def test_of_a_heterogeneous_job_or_an_array_the_jobs_own_record_speaks():
-    component = read("slurm-het-running.txt", job="36")
+    component = read("slurm-het-running.txt", job="35+1")
     task = read("slurm-array-running.txt", job="6_1")
+    rest = read("slurm-array-running.txt", job="6")
     stranger = read("slurm-array-running.txt", job="9_1")
 
     assert component is not None and "JobState=RUNNING" in component.quote.text and component.quote.line == 2
     assert task is not None and task.standing is Standing.RUNNING
+    assert rest is not None and rest.standing is Standing.WAITING
     assert stranger is None
+    assert read("slurm-running.txt", job="6") is None
 
 
 @pytest.mark.parametrize(
     ("name", "same", "other"),
     [
         ("slurm-requeued-2-running-again.txt", "2026-11-29T18:54:47", "2026-11-29T18:40:00"),
+        ("slurm-requeued-2-running-again.txt", "1795978487", "1795977600"),
         ("kubernetes-job-running.json", UID, "f" + UID[1:]),
         ("host-running.json", "caae0b3a537b42f984a5e4c9504f8aed", "0" * 32),
     ],
@@ -89,7 +105,9 @@ def test_a_record_of_another_attempt_is_no_record_of_this_one(name: str, same: s
 
 
 def test_a_job_that_ended_while_it_was_probed_is_an_error_with_its_state_quoted():
-    case = some_case({"record.txt": (RECORDS / "slurm-cancelled-running.txt").read_text(), "log.txt": "step 1\n"})
+    key = JobKey("cluster-a", "30", "1000")
+    record = (RECORDS / "slurm-cancelled-running.txt").read_text()
+    case = some_case({"record.txt": record, "log.txt": "step 1\n"}, key=key)
 
     score = liveness.judge(case)
 
