@@ -50,8 +50,8 @@ def _from_scratch(facts: Facts, run: Followed, resumes: tuple[Resume, ...]) -> I
     if not resumes or resumes[-1].after > 1 or resumes[-1].before < facts.limits.health.restart_loss_steps:
         return
     last = resumes[-1]
-    if (run.summary.progress.step or 0) >= last.before:
-        return
+    if (run.summary.progress.step or 0) >= last.before or last.before == run.summary.progress.total:
+        return  # made up for, or it was through and another stage begins
     rule = "RL-14" if facts.held.bucket == "rl" else "CHAIN-2"
     kept = run.summary.checkpoint_step
     banked = f"; the log announced a checkpoint at step {kept}" if kept else ""

@@ -169,6 +169,8 @@ def gaps(track: StepTrack) -> tuple[float, ...]:
     Within one reading the moments are unknown, so its time since the one before is shared among its advances.
     """
     found: list[float] = []
+    if track.points and track.points[0][1] == 1 and isinstance(track.points[0][3], (int, float)):
+        found.append(_float(track.points[0][3]))  # a bar's own time of its first step
     for before, after in zip(track.points, track.points[1:], strict=False):
         if before[0] != after[0]:
             continue

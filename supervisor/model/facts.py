@@ -185,9 +185,14 @@ class Facts:
 
     @property
     def silence_allowed(self) -> timedelta:
-        """How long it may be without progress: the larger of the floor and a multiple of its own cadence (LIVE-2)."""
+        """How long it may be without progress: the larger of the floor and a multiple of its own cadence (LIVE-2).
+
+        While too few gaps are known to name a cadence, twice the longest of them: steps of an hour are slow from the first on.
+        """
         limits, cadence = self.limits, self.log.cadence
-        return limits.silence_floor if cadence is None else max(limits.silence_floor, cadence * limits.silence_multiple)
+        if cadence is not None:
+            return max(limits.silence_floor, cadence * limits.silence_multiple)
+        return max(limits.silence_floor, 2 * timedelta(seconds=max(self.log.gaps, default=0.0)))
 
 
 ENDED_AS = {

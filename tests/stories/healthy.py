@@ -147,6 +147,18 @@ def verl() -> Said:
         )
 
 
+def slow_verl(minutes: float) -> Said:
+    """Nothing that counts is printed between two steps; only the bar tells how long one takes."""
+    for step, minute in every(minutes):
+        yield (
+            minute,
+            (
+                f"{RUNNER}step:{step} - actor/pg_loss:0.001 - actor/grad_norm:0.2 - critic/score/mean:0.3 - timing_s/step:2700.1\n"
+                f"{RUNNER}Training Progress: {step}%|3   | {step}/200 [{minutes * step // 60:.0f}:{minutes * step % 60:02.0f}:00<20:00:00, 2700.00s/it]\n"
+            ),
+        )
+
+
 def openrlhf() -> Said:
     for step, minute in every(8):
         bars = "".join(f"Train epoch [1/1]: {n}%|4  | {n}/64 [00:{n % 60:02d}<00:50,  1.0s/it]\r" for n in (0, 20, 64))
@@ -385,6 +397,7 @@ RUNS: dict[str, Callable[[], Iterable[tuple[float, str]]]] = {
     "rl__flat": lambda: rl(change=lambda step: {"reward/avg_raw_reward": 0.25}),
     "rl__steps_of_28_min": lambda: rl(28),
     "rl__steps_of_an_hour": lambda: merged(rl(62), buffer(62)),
+    "rl__steps_of_45_min_and_no_other_sign": lambda: slow_verl(45),
     "rl__long_evaluations": rl_with_long_evaluations,
     "rl__slow_saves": lambda: merged(rl(12), spans("save_checkpoints", 120, 24)),
     "rl__warm_up_spikes": lambda: rl(change=spikes(1, 6, 9.0)),
