@@ -11,6 +11,7 @@ from pathlib import Path
 from supervisor.app.clock import utc_now
 from supervisor.app.fleet import Station
 from supervisor.app.settings import Settings
+from supervisor.app.trials import store_checks
 from supervisor.app.watchroom import station_for
 from supervisor.model.errors import SupervisorError
 from supervisor.model.polling import Check
@@ -27,7 +28,8 @@ async def all_checks(settings: Settings, path: Path) -> list[Check]:
     lines += [_signatures(settings), _database(settings), *_disk(settings), *_names()]
     stations = [station_for(section, settings) for section in settings.cluster]
     found = await asyncio.gather(*(_cluster(station) for station in stations))
-    return lines + [line for each in found for line in each]
+    stores = [line for station in stations for line in store_checks(station)]
+    return lines + [line for each in found for line in each] + stores
 
 
 def _signatures(settings: Settings) -> Check:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from supervisor.app.fleet import Station
-from supervisor.clusters.object_store import ObjectStores, StoreAccess
+from supervisor.clusters.object_store import NoCredentials, ObjectStores, StoreAccess, ready
 from supervisor.dialects.places import place_of
 from supervisor.dialects.trial_counts import Count, count, counts_of
 from supervisor.model.errors import ClusterError
 from supervisor.model.facts import Followed, Held
 from supervisor.model.job import JobState
-from supervisor.model.polling import Polled
+from supervisor.model.polling import Check, Polled
 from supervisor.model.records import LogCursor
 from supervisor.model.trials import (
     CURSOR,
@@ -257,6 +258,20 @@ def _access(setting: TrialStoreSection | None) -> StoreAccess:
         profile=setting.profile or None,
         credentials_file=setting.credentials_file,
     )
+
+
+def store_checks(station: Station) -> list[Check]:
+    """One line for each configured object store: whether it could be asked at all (POLL-12). Nothing is asked."""
+    lines = []
+    for each in station.section.trial_stores:
+        if not each.read or not (each.place.startswith("s3://") or each.endpoint_url or each.credentials_file):
+            continue
+        what = f"trials of {each.jobs}"
+        try:
+            lines.append(Check(what, "ok", f"{each.place or 'where the jobs say'}: {ready(_access(each), os.environ)}"))
+        except NoCredentials as error:
+            lines.append(Check(what, "fail", str(error)))
+    return lines
 
 
 def _cursor(row: int, place: TrialPlace, state: Mapping[str, object]) -> LogCursor:

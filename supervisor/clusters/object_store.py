@@ -12,12 +12,14 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 from supervisor.model.secrets import scrubbed
 from supervisor.model.trials import NOT_THERE, RESULT, TrialFile, TrialRead, TrialsSeen, TrialsUnread, TrialsWanted
 
+NO_LIBRARY = "object stores need a library: install fleet-supervisor[stores]"
 PAGE = 1000
 """Keys in one answer: the most that S3 gives."""
 AT_ONCE = 8
@@ -102,7 +104,7 @@ class ObjectStores:
         try:
             from obstore.store import S3Store
         except ImportError:
-            raise NoCredentials("object stores need a library: install fleet-supervisor[stores]") from None
+            raise NoCredentials(NO_LIBRARY) from None
         settings: dict[str, Any] = dict(credentials(access, self._environment))
         key = (bucket, *sorted(settings.items()))
         if key not in self._clients:
@@ -118,6 +120,17 @@ class ObjectStores:
                 retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=self._request_s)},
             )
         return self._clients[key]
+
+
+def ready(access: StoreAccess, environment: Mapping[str, str]) -> str:
+    """Where the credentials are from, for people. Raises NoCredentials with what stands in the way; nothing is asked."""
+    if find_spec("obstore") is None:
+        raise NoCredentials(NO_LIBRARY)
+    found = credentials(access, environment)
+    if "access_key_id" not in found:
+        return "no credentials in the environment or its usual file; the machine's own role is tried"
+    where = access.credentials_file or ("its profile" if access.profile else "the environment or the usual file")
+    return f"credentials from {where}"
 
 
 def credentials(access: StoreAccess, environment: Mapping[str, str]) -> dict[str, str]:

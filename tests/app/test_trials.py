@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.app.fleet import Station
 from supervisor.app.settings import ClusterSection
 from supervisor.app.trial_sections import TrialStoreSection
-from supervisor.app.trials import chosen_place, sample
+from supervisor.app.trials import chosen_place, sample, store_checks
 from supervisor.app.watchroom import Watchroom
 from supervisor.clusters import trial_trees
 from supervisor.clusters.host_settings import HostSettings
@@ -319,6 +320,26 @@ def test_a_name_that_would_lead_elsewhere_fills_in_nothing() -> None:
     for name in ("../../etc", "a/../b", "x\ny"):
         held = some_held(bucket="eval", observation=some_observation(name=name))
         assert chosen_place(station, held, None) is None  # type: ignore[arg-type]
+
+
+def test_check_says_whether_a_configured_store_could_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """POLL-12"""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    stores = (
+        TrialStoreSection(jobs="eval-*", place="s3://traces/{name}", credentials_file=tmp_path / "gone"),
+        TrialStoreSection(jobs="rl-*", place="s3://traces/{name}"),
+        TrialStoreSection(jobs="sft-*", place="/scratch/{name}"),
+        TrialStoreSection(jobs="x-*", place="s3://traces/x", read=False),
+    )
+    station = Station("alpha", ClusterSection(name="a", kind="host", trial_stores=stores, of_kind=HostSettings()), None)
+
+    lines = store_checks(station)
+
+    assert [(line.what, line.result) for line in lines] == [("trials of eval-*", "fail"), ("trials of rl-*", "ok")]
+    assert lines[0].text == f"credentials file {tmp_path / 'gone'}: not there"
+    assert "the machine's own role is tried" in lines[1].text
 
 
 @pytest.mark.lab
