@@ -50,6 +50,7 @@ LEAVES_TRIALS = ("eval", "datagen", "rl")
 AT_ONCE = 4
 """Object stores asked at once for one cluster."""
 NO_WAY = "the files of this kind of cluster cannot be read from here; trials in an object store can"
+NOWHERE = TrialsUnread("nothing tells where its trials lie", "its command, its log, trial_stores in the config")
 STORES = ObjectStores()
 """Clients of object stores; kept open for the life of the process."""
 
@@ -321,13 +322,13 @@ async def sample(station: Station, held: Held, newest: int, limit_bytes: int, no
         off = setting is not None and not setting.read
         place = TrialPlace(told, "its latest look") if told and not off else place
     if place is None:
-        nothing = TrialsUnread("nothing tells where its trials lie", "its command, its log, trial_stores in the config")
-        return TrialSample(place=None, missing=nothing)
+        return TrialSample(place=None, missing=NOWHERE)
     began = held.observation.started_at
+    offset = timedelta(seconds=station.status.clock_offset_s if station.status is not None else 0)
     wanted = TrialsWanted(
         job_id=held.key.id,
         place=place,
-        started_s=int(began.timestamp()) if began else 0,
+        started_s=int((began + offset).timestamp()) if began else 0,
         results=newest,
         result_bytes=min(limit_bytes, 4 * 2**20),
         total_bytes=limit_bytes,
@@ -339,6 +340,8 @@ async def sample(station: Station, held: Held, newest: int, limit_bytes: int, no
     else:
         answer = (await read_folders(station, [wanted], now, limit))[held.key.id]
     if isinstance(answer, TrialsUnread):
+        if answer.not_there and not place.sure:
+            return TrialSample(place=None, missing=NOWHERE)
         return TrialSample(place=place, where=place.where, missing=answer)
     return _sampled(place, answer, limit_bytes)
 
