@@ -114,6 +114,15 @@ def test_a_run_of_verl_under_ray_is_read_through_its_prefixes() -> None:
     assert [point.step for point in summary.series["reward"]] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+def test_a_standard_evaluation_tells_its_scores_and_the_requests_of_its_last_part() -> None:
+    """EVAL-1: bars over contexts come first; the table of scores comes last."""
+    summary = summary_of("lm_eval")
+
+    assert (summary.bucket, summary.progress.step, summary.progress.total) == ("eval", 80, 80)
+    assert summary.scores == {"tiny_gen/exact_match": 0.0, "tiny_mc/acc": 0.6}
+    assert summary.resumes == ()
+
+
 def test_steps_before_a_rank_raised_are_known() -> None:
     """FIND-7"""
     summary = summary_of("elastic_raises")
