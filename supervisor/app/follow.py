@@ -91,11 +91,15 @@ class Follower:
         return await self._fetch(station, plans, stats, rows, known, now)
 
     def _grown(self, station: Station, reading: Polled) -> dict[str, LogStat]:
-        """Logs of jobs that are stored already, whose size differs from what was last seen of them."""
-        found, owed = {}, self._owed.get(station.name, ())
+        """Logs of jobs that are stored already, whose size differs from what was last seen of them, or that were never read: a job
+        that stood still before it was first seen has words too."""
+        found, owed, runs = {}, self._owed.get(station.name, ()), self._runs.get(station.name, {})
         for job, stat in reading.logs.items():
             held = station.memory.get(job)
-            if held is not None and held.row is not None and (stat != held.log.stat or job in owed):
+            if held is None or held.row is None:
+                continue
+            unheard = job not in runs and stat.state is LogState.READ and stat.size > 0
+            if stat != held.log.stat or job in owed or unheard:
                 found[job] = stat
         return found
 

@@ -391,3 +391,29 @@ async def test_a_second_probe_of_the_same_job_waits_for_the_first(probed):
 
     assert most == [1]
     assert len(probed.verdicts()) == 3
+
+
+class TellsLogsAtOnce(ScriptedCluster):
+    """As plain hosts do: the first reading that lists a job tells of its log too."""
+
+    async def poll(self, watch, now):
+        reading = await super().poll(watch, now)
+        paths = {job: f"/home/alice/{job}.out" for job in self.world.jobs}
+        return replace(reading, logs={job: self.world._stat(path, job) for job, path in paths.items()})
+
+
+async def test_a_job_that_stood_still_before_it_was_first_seen_is_heard_probed_and_judged(tmp_path):
+    """LIVE-1: its log never grows again, and says how far it had come."""
+    probed = Probed(tmp_path, cluster=TellsLogsAtOnce)
+    probed.job.busy = False
+    probed.world.print(JOB, "".join(f"step {n}/80 loss=0.{n}\n" for n in range(1, 26)).encode())
+    probed.world.pass_time(2 * HOUR)
+    for _ in range(4):
+        await probed.tick()
+        await probed.probe()
+    held = probed.held()
+    await probed.room.close()
+
+    assert held.log.step == 25
+    assert held.life.phase is Phase.WEDGED
+    assert [each.ruling for each in probed.verdicts()] == [Ruling.KILL]
