@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import select
+import socket
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from supervisor.clusters import kubernetes_calls as calls
 from supervisor.clusters.kubernetes_calls import ApiServer, Outdated, path_of
@@ -219,3 +226,76 @@ def _compact(lab: KubeLab) -> None:
 
     revision = call("/v3/kv/range", {"key": "AA=="})["header"]["revision"]
     call("/v3/kv/compaction", {"revision": revision})
+
+
+# -- proxies -----------------------------------------------------------------------------------------------------------
+
+
+class Tunnels(BaseHTTPRequestHandler):
+    """A proxy that opens tunnels, and says which."""
+
+    server: TunnelServer
+
+    def do_CONNECT(self) -> None:
+        self.server.asked.append(self.path)
+        if self.server.refuses:
+            self.send_error(403)
+            return
+        host, _, port = self.path.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as beyond:
+            self.send_response(200)
+            self.end_headers()
+            ends = {self.connection: beyond, beyond: self.connection}
+            while True:
+                for one in select.select(list(ends), [], [])[0]:
+                    data = one.recv(65536)
+                    if not data:
+                        return
+                    ends[one].sendall(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+
+class TunnelServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Tunnels)
+        self.asked: list[str] = []
+        self.refuses = False
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[TunnelServer]:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    server = TunnelServer()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+async def test_a_cluster_behind_a_proxy_is_read_through_a_tunnel_and_a_proxy_that_refuses_is_named(
+    kube_lab: KubeLab, eyes: Eyes, eyes_of: MakeEyes, proxy: TunnelServer, tmp_path: Path
+) -> None:
+    """POLL-1: the answer to CONNECT comes before the API server's, and is not taken for it."""
+    ran(kube_lab, eyes, "a")
+    document = yaml.safe_load(kube_lab.kubeconfig.read_text())
+    for each in document["clusters"]:
+        each["cluster"]["proxy-url"] = f"http://127.0.0.1:{proxy.server_port}"
+    behind = tmp_path / "kubeconfig"
+    behind.write_text(yaml.safe_dump(document))
+    through = eyes_of(kubeconfig=behind)
+
+    read = await through.poll()
+    proxy.refuses = True
+    refused = await eyes_of(kubeconfig=behind).look()
+
+    assert list(read.lines) == [eyes.id("pod", "a")]
+    assert set(proxy.asked) == {urlsplit(kube_lab.facts["KUBE_LAB_SERVER"]).netloc}
+    assert isinstance(refused, Unreached)
+    assert "403" in refused.reason
