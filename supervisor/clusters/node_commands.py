@@ -44,6 +44,7 @@ SESSION_LOG
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,15 +59,11 @@ from supervisor.model.probe import CaptureWanted, Role
 _FRAMED = r"""
 mark=$1 bytes=$2 body=$3
 shift 3
-{
-  {
-    status=$({ { sh -c "$body" sh "$@" 2>&1 3>&- 4>&-; echo "$?" >&4; } | head -c "$bytes" >&3; } 4>&1)
-    printf '\n%s status %s' "$mark" "$status"
-  } 3>&1 &
-} | cat
+exec 3>&1
+status=$({ { sh -c "$body" sh "$@" 2>&1 3>&- 4>&-; echo "$?" >&4; } | head -c "$bytes" >&3; } 4>&1)
+printf '\n%s status %s' "$mark" "$status"
 """
-"""Runs one part. A file system or a driver that hangs holds a process for good, against any signal: such a one is left behind,
-holding nothing of ours, and the part ends without a status."""
+"""Runs one part, and says last how it ended."""
 
 _OPENING = (
     r"""
@@ -89,13 +86,17 @@ part() {
   name=$1 seconds=$2 bytes=$3
   shift 3
   printf '\n%s begin %s %s\n' "$mark" "$name" "$(date +%s)"
-  limited "$seconds" sh -c "$framed" sh "$mark" "$bytes" "$@" </dev/null
+  { limited "$seconds" sh -c "$framed" sh "$mark" "$bytes" "$@" </dev/null 2>/dev/null & } |
+    limited "$((seconds + 3))" cat
   ended=$?
   printf '\n%s end %s %s %s\n' "$mark" "$name" "$ended" "$(date +%s)"
 }
 """
 )
-"""``self``: our own session (our process group where there is no /proc); nothing in it is the job's.
+"""A file system or a driver that hangs holds a process for good, against any signal: such a one is left behind, holding nothing of
+ours, for all that waits here is ``cat``, which can always be ended.
+
+``self``: our own session (our process group where there is no /proc); nothing in it is the job's.
 
 Should the memory that a look shares with a job run out, the look is what the kernel ends."""
 
@@ -282,14 +283,14 @@ def script(nonce: str, asks: Sequence[Ask]) -> str:
         given = " ".join(
             '"$self"' if word == _SELF else '"$mark"' if word == _MARK else quoted(word) for word in ask.arguments
         )
-        lines.append(f"part {ask.part} {ask.seconds:g} {ask.bytes} {quoted(ask.body)} {given}")
+        lines.append(f"part {ask.part} {math.ceil(ask.seconds)} {ask.bytes} {quoted(ask.body)} {given}")
     lines.append("printf '\\n%s whole\\n' \"$mark\"")
     return "\n".join(lines) + "\n"
 
 
 def seconds_needed(asks: Sequence[Ask]) -> float:
     """Longest that a look can take over there."""
-    return sum(ask.seconds + 3 for ask in asks) + 5
+    return sum(ask.seconds + 6 for ask in asks) + 5
 
 
 def bytes_needed(asks: Sequence[Ask]) -> int:

@@ -12,9 +12,8 @@ else
   limited() {
     seconds=$1
     shift
-    "$@" &
-    child=$!
-    { sleep "$seconds"; kill -s KILL "$child"; } >/dev/null 2>&1 &
+    { "$@" <&5 5<&- & child=$!; } 5<&0
+    { sleep "$seconds"; kill -s KILL "$child"; } </dev/null >/dev/null 2>&1 &
     watch=$!
     wait "$child"
     ended=$?

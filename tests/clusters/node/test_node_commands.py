@@ -312,15 +312,20 @@ def test_a_program_that_fails_is_a_failure_with_its_exact_words(tmp_path: Path) 
     assert piece.command == f"sh: nvidia-smi --query-compute-apps={node_commands.GPU_PROCESS_FIELDS} --format=csv"
 
 
-def test_a_program_that_hangs_costs_its_own_time_and_none_of_the_other_parts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+@pytest.mark.parametrize("change", ["", "command -v timeout -> false"], ids=["timeout", "as on macOS"])
+def test_a_program_that_hangs_costs_its_own_time_and_none_of_the_other_parts(
+    tmp_path: Path, shell: list[str], change: str
+) -> None:
     """PROBE-14."""
     fake = tmp_path / "nvidia-smi"
-    fake.write_text("#!/bin/sh\nexec sleep 600\n")
+    fake.write_text("#!/bin/sh\nexec sleep 20\n")
     fake.chmod(0o755)
     hangs = Ask(Role.GPU, "nvidia-smi", node_commands.gpu().body, ("index",), seconds=1)
 
     began = time.monotonic()
-    hung, devices = look(hangs, node_commands.devices(), PATH=f"{tmp_path}:{os.environ['PATH']}")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    hung, devices = look(hangs, node_commands.devices(), shell=shell, change=change, PATH=path)
 
     assert time.monotonic() - began < 10
     assert hung.data is None
