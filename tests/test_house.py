@@ -134,7 +134,10 @@ def test_what_cannot_be_taken_back_is_asked_of_the_store_in_one_file():
 def test_no_page_of_commands_searches_measures_or_removes():
     """FIND-1, FIND-4, CLEAN-2: no file system of a cluster is walked, and nothing on it is removed."""
     pages = sorted((CODE / "clusters").glob("*_commands.py"))
-    assert {path.name for path in pages} >= {"slurm_commands.py", "host_commands.py"}
+    assert {path.name for path in pages} >= {
+        *("slurm_commands.py", "slurm_capture_commands.py", "host_commands.py"),
+        *("node_commands.py", "node_process_commands.py", "node_file_commands.py"),
+    }
     for path in pages:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
