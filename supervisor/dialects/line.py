@@ -121,7 +121,7 @@ def unwrap(raw: str, offset: int = 0, number: int | None = None, last_clock: flo
 
     ``last_clock``: the clock of the log before this line, which lends a year or a day to one that prints none.
     """
-    text = plain(raw).rstrip()
+    text = plain(raw).rstrip().removeprefix("\ufeff")
     speaker, rank, aggregated, repeated = "", None, False, 0
     outer: Stamp | None = None
     if text[:1] == "2" and (found := _KUBE.match(text)) is not None:

@@ -274,6 +274,8 @@ class Run:
             self.track.set_total(total, 3)
             if reading.step is not None and (label == "resume" or reading.detail == "already complete"):
                 self._resumed_at(reading.step, reading, seen)
+            elif reading.detail == "max steps" and total is not None and total > (self.track.step or 0):
+                self._stepped(total, reading, seen)
             elif reading.detail == "train_runtime":
                 self._ran(reading, seen)
         elif label in ("checkpoint", "saving", "generated"):

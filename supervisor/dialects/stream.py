@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
+import re2
+
 from supervisor.dialects import skyrl, vllm
 from supervisor.dialects.line import Line, unwrap
 from supervisor.dialects.malformed import Malformed
@@ -27,6 +29,8 @@ MOST_STRAYS = 40
 """Lines of other content that may stand between a printed dict's lines before it counts as never ended."""
 MOST_BLOCKS = 32
 _CONTINUES = re.compile(r"""^\s*(?:['"][^'"]{1,160}['"]\s*:|[}\])],?\s*$|[\w.+-]+[,}]\s*$)""")
+_BINARY = re2.compile(rb"[^\n]*\x00[^\n]*")
+"""A line that is no text: binary, or in an encoding of two bytes a letter."""
 Frame = tuple[int, int]
 
 
@@ -107,6 +111,8 @@ def _take(run: Run, chunk: bytes, seen: float | None) -> Iterator[Reading]:
     frames = whole.replace(b"\r", b"\n") if b"\r" in whole else whole
     frames = _without_oversized(run, frames)
     _count_access(run, frames, whole, base)
+    if b"\0" in frames:
+        run.count("undecodable", sum(1 for _ in _BINARY.finditer(frames)))
     at, newlines = 0, 0
     position = 0
     candidates = _candidates(frames)
@@ -194,7 +200,9 @@ def _count_access(run: Run, frames: bytes, whole: bytes, base: int) -> None:
 def _read(run: Run, raw: bytes, offset: int, number: int | None, seen: float | None) -> Iterator[Reading]:
     """Readings of one frame."""
     text = raw.decode("utf-8", "replace")
-    if b"\0" in raw or text.count("�") > len(text) // 8 + 4:
+    if b"\0" in raw:
+        return  # counted with the piece that it came in
+    if text.count("�") > len(text) // 8 + 4:
         run.count("undecodable")
         return
     line = unwrap(text, offset, number, run.clock)

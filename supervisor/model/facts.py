@@ -69,6 +69,8 @@ class RunFacts:
     """As announced in the log, which is not yet a durable one (RL-8)."""
     answered: int | None = None
     """Requests that an inference engine answered well, as its access lines tell (EVAL-4)."""
+    not_understood: Mapping[str, int] = field(default_factory=dict)
+    """What its log bore and could not be read, by kind, as in ``Unread``; what is 0 is absent."""
     infra: Mapping[str, str] = field(default_factory=dict)
     """What the work stands on, as in ``RunSummary.infra`` (EVAL-1)."""
     trials_at: str | None = None

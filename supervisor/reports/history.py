@@ -67,6 +67,7 @@ def shown(
         ("follows", plain(job.predecessor) if job.predecessor else None),
         ("goes on as", plain(job.successor) if job.successor else None),
         ("log", _log(job, now)),
+        ("not understood", _not_understood(job)),
         ("trials", _trials(job)),
         ("work directory", plain(str(held.get("workdir") or "")) or None),
         ("command", plain(str(held.get("command") or "")) or None),
@@ -203,6 +204,22 @@ def _trials(job: Any) -> str | None:
         return None
     why = run.get("trials_unread")
     return plain(run["trials_at"] + (f" (not read: {why})" if why else ""))
+
+
+UNREAD = {
+    "malformed": "metric lines that broke off or are no JSON",
+    "oversized": "lines above 256 KiB",
+    "undecodable": "lines that are no text",
+    "not_numbers": "values of metrics that are no numbers",
+    "gaps": "pieces never read",
+    "unclosed": "printed blocks without an end",
+}
+
+
+def _not_understood(job: Any) -> str | None:
+    """What its log bore and could not be read."""
+    told = (json.loads(job.metrics) if job.metrics else {}).get("not_understood") or {}
+    return ", ".join(f"{count} {UNREAD.get(kind, kind)}" for kind, count in told.items()) or None
 
 
 def _log(job: Any, now: datetime) -> str | None:

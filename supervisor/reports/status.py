@@ -358,6 +358,7 @@ def job_document(job: Any, now: datetime) -> dict[str, Any]:
             "last_output_at": iso(job.last_output_at),
             "age_s": log_age,
             "reason": job.log_reason,
+            "not_understood": run.get("not_understood"),
         },
         "cadence_s": job.cadence_s,
         "progress": {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
 from supervisor.model.facts import LogFacts, RunFacts
 from supervisor.model.logs import LogStat, LogState
-from supervisor.model.readings import RunSummary
+from supervisor.model.readings import RunSummary, Unread
 from supervisor.rules.shaping import regime
 
 GAPS_KEPT = 64
@@ -77,6 +77,7 @@ def run_facts(summary: RunSummary) -> RunFacts:
         regime=regime(summary),
         checkpoint_step=summary.checkpoint_step,
         answered=summary.engine.answered or None,
+        not_understood={each.name: count for each in fields(Unread) if (count := getattr(summary.unread, each.name))},
         infra=dict(summary.infra),
     )
 

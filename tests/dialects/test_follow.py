@@ -131,6 +131,15 @@ def test_binary_that_bears_a_mark_is_counted_and_left_out() -> None:
     assert summarise(state).unread.undecodable == 1
 
 
+def test_a_log_of_two_bytes_a_letter_is_counted_as_not_understood() -> None:
+    """FIND-4: and a byte order mark before text is none of it."""
+    state, _ = follow(None, "step 4 loss 1.5\nstep 5 loss 1.4\n".encode("utf-16"), 0)
+    assert (summarise(state).progress.step, summarise(state).unread.undecodable) == (None, 2)
+
+    state, _ = follow(None, "\ufeffstep 4 loss 1.5\n".encode(), 0)
+    assert (summarise(state).progress.step, summarise(state).unread.undecodable) == (4, 0)
+
+
 def test_other_encodings_do_not_hide_what_can_be_read() -> None:
     state, _ = follow(None, "Größe fünf step 7 loss 1.5\n".encode("latin-1"), 0)
 

@@ -254,6 +254,14 @@ def test_a_batch_with_failures_is_not_all_failed() -> None:
     assert summary_of(f"{ENTRY}{line}\n").all_failed_batches == 0
 
 
+def test_reaching_the_last_step_is_said_with_its_number() -> None:
+    """CHAIN-3"""
+    summary = summary_of("2026-08-01 12:00:00.123 | INFO | t:f:1 - Reached max training steps (80)\n")
+
+    assert (summary.progress.step, summary.progress.total) == (80, 80)
+    assert summary.finished is not None
+
+
 def test_a_run_that_resumes_at_its_end_is_complete() -> None:
     """CHAIN-3: exit 0 and no further step."""
     log = (

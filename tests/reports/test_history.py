@@ -56,6 +56,15 @@ def test_show_tells_the_whole_job_and_leaves_out_what_is_not_known():
         assert unknown not in text, unknown
 
 
+def test_show_counts_what_was_not_understood():
+    """FIND-4: what could not be read is told, and nothing where all was."""
+    run = {"not_understood": {"malformed": 3, "oversized": 1}}
+    told = shown(a_job(metrics=json.dumps(run)), [], [STEP], [], {}, NOON)
+
+    assert "  not understood 3 metric lines that broke off or are no JSON, 1 lines above 256 KiB\n" in told
+    assert "not understood" not in shown(a_job(metrics="{}"), [], [STEP], [], {}, NOON)
+
+
 def test_show_says_where_trials_lie_and_why_they_were_not_read():
     """EVAL-4: an unread store is said."""
     run = {"trials_at": "/scratch/jobs/j1", "trials_unread": "permission denied"}

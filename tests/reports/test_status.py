@@ -107,7 +107,14 @@ def test_unknown_is_null_in_json_never_zero_or_empty():
         "diagnosis",
     ):
         assert told[key] is None, key
-    assert told["log"] == {"state": "none", "path": None, "last_output_at": None, "age_s": None, "reason": None}
+    assert told["log"] == {
+        "state": "none",
+        "path": None,
+        "last_output_at": None,
+        "age_s": None,
+        "reason": None,
+        "not_understood": None,
+    }
     assert told["progress"]["step"] is None
     cluster = document(a_summary(a_cluster(last_good_at=None)), [], NOON)["clusters"][0]
     assert (cluster["age_s"], cluster["last_good_at"]) == (None, None)
