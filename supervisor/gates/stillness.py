@@ -30,6 +30,7 @@ class Doing(StrEnum):
 
 
 STILL = frozenset({Doing.DEAD, Doing.WAITING, Doing.SAME, Doing.IDLE})
+PROVEN = frozenset({Doing.DEAD, Doing.WAITING, Doing.SAME})
 AT_REST = frozenset({Doing.SAME, Doing.IDLE})
 """What a program that waits for others' work, or serves them, does all day: no proof of a hang there."""
 ONLOOKERS = (Part.ENGINE, Part.LAUNCHER, Part.TRACKER, Part.SANDBOX)
@@ -110,11 +111,8 @@ class Look:
 
     @property
     def sure(self) -> bool:
-        """Each worker is dead or its functions are named, on all nodes of the job."""
-        named = all(
-            worker.doing is Doing.DEAD or (worker.stack is not None and worker.stack.named) for worker in self.workers
-        )
-        return named and self.nodes_seen >= self.nodes_all
+        """Each worker is dead or in a wait that its stack names, on all nodes of the job. That one only rests may have a reason."""
+        return self.nodes_seen >= self.nodes_all and all(worker.doing in PROVEN for worker in self.workers)
 
     @property
     def words(self) -> str:
@@ -214,9 +212,12 @@ def _doing(process: Process, stack: ProcessStack | None, limit: float, again: bo
 
 
 def _again(case: Case, dumps: Iterable[stacks.NodeStacks]) -> bool:
-    """Every thread of every process stands where it stood at the probe before, and nothing progressed between them."""
+    """Every thread of every process stands where it stood at the probe before, and nothing progressed between them.
+
+    Only where the two lie as far apart as the job may be silent: within that, any slow step looks the same twice.
+    """
     before = case.before
-    if before is None or before.stack_digest is None or before.taken_at >= case.at:
+    if before is None or before.stack_digest is None or case.at - before.taken_at < case.subject.silence_allowed:
         return False
     return before.mark.step == case.subject.log.step and before.stack_digest == stacks.digest(dumps)
 

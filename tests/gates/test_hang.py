@@ -72,6 +72,13 @@ def test_idle_processes_with_the_kernels_view_alone_are_a_wedge_of_less_confiden
     assert (score.hard, score.wedge, score.confidence) == (True, True, "medium")
 
 
+def test_processes_that_only_rest_are_a_wedge_of_less_confidence_however_well_their_stacks_are_named():
+    """They may have a reason that no stack shows: a person decides, and no standing rule that asks for high confidence."""
+    score = judged(texts() | {"stack-n1.txt": stacked("sleep (time.py:1)")})
+
+    assert (score.hard, score.confidence) == (True, "medium")
+
+
 def test_one_rank_that_computes_keeps_the_others_waiting_and_nothing_is_proven():
     """PROBE-7: a slow rank is no hang; the flip signal is said."""
     score = judged(texts("late"))
