@@ -229,10 +229,11 @@ def _process(page: _Page) -> Told | None:
         found = _LEADER.match(line)
         if found is not None:
             quote = Quote(page.file, number, cut(line))
-            if int(found["left"]) == 0:
-                return Told(standing=Standing.ENDED, word="no process of it is left", quote=quote)
-            standing = Standing.SUSPENDED if found["word"] == "stopped" else Standing.RUNNING
-            return Told(standing=standing, word=f"running ({found['left']} live)", quote=quote)
+            if int(found["left"]):
+                return Told(standing=Standing.RUNNING, word=f"running ({found['left']} live)", quote=quote)
+            if found["word"] == "hidden":
+                return Told(standing=Standing.UNKNOWN, word="its process may not be looked at", quote=quote)
+            return Told(standing=Standing.ENDED, word="no process of it is left", quote=quote)
     return None
 
 

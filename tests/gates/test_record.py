@@ -128,8 +128,9 @@ def test_a_name_that_says_a_state_too_makes_the_state_unsure():
 @pytest.mark.parametrize(
     ("remark", "standing"),
     [
-        ("# process: leader 10459 there, 3 of its group and session live", Standing.RUNNING),
-        ("# process: leader 10459 stopped, 1 of its group and session live", Standing.SUSPENDED),
+        ("# process: leader 10459 alive, 3 of its group and session live", Standing.RUNNING),
+        ("# process: leader 10459 gone, 1 of its group and session live", Standing.RUNNING),
+        ("# process: leader 10459 hidden, 0 of its group and session live", Standing.UNKNOWN),
         ("# process: leader 10459 gone, 0 of its group and session live", Standing.ENDED),
     ],
 )
