@@ -15,6 +15,8 @@ MODULES = {
     "bulk": "bench.store.bulk",
     "growth": "bench.store.growth",
     "light": "bench.store.light",
+    "following": "bench.readings.following",
+    "truth": "bench.readings.truth",
     "diagnosis": "bench.diagnosis.speed",
     "stream": "bench.diagnosis.stream",
 }
