@@ -11,6 +11,7 @@ from datetime import timedelta
 from supervisor.gates import hang, progress, said
 from supervisor.gates.record import Standing, Told, told
 from supervisor.model.findings import Quote
+from supervisor.model.job import JobState
 from supervisor.model.probe import Case, GateScore, Missing, Role, Score
 
 GATE, NAME = "A", "liveness"
@@ -107,7 +108,7 @@ def _silent(
     reason = f"Its record says {record.word}, but {silent} have passed since {since}; {most} are allowed"
     reason += f", and {goes_on}." if goes_on else "."
     hang_from = allowed * case.limits.gating.hang_multiple
-    if record.standing is Standing.SUSPENDED:
+    if record.standing is Standing.SUSPENDED or case.subject.seen.state is JobState.SUSPENDED:
         return _soft(f"{reason} It is suspended.", quotes, "progress after it is resumed", facts)
     if stand.unsure:
         return _soft(f"{reason} But {stand.unsure}.", quotes, "its log at the next look", facts)

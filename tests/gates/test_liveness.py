@@ -238,3 +238,15 @@ def test_a_fault_after_the_newest_progress_is_told_while_its_silence_is_still_al
     assert (score.result, score.confidence) == (Score.PASS, "medium")
     assert "Its log shows gpu-oom after that." in score.reason
     assert score.quotes[-1].text == fatal
+
+
+def test_a_suspended_job_is_silent_for_that_reason():
+    about = {
+        "bucket": "sft",
+        "silent_for": timedelta(hours=5),
+        "seen": {"state": JobState.SUSPENDED, "scheduler_state": "stopped"},
+    }
+
+    score = liveness.judge(some_case({"log.txt": STEPS}, **about))
+
+    assert (score.result, score.hard, "It is suspended." in score.reason) == (Score.FAIL, False, True)
