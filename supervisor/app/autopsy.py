@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -33,6 +35,17 @@ LATE_WORDS = timedelta(minutes=10)
 """After this an ended job's logs are looked at once more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Kept text of one log, and where in that log it begins."""
+
+    path: str
+    """The log's own."""
+    kept: Path
+    offset: int
+    line: int | None
+
+
 class Autopsy:
     """One job's end (or suspicion), looked into."""
 
@@ -46,6 +59,10 @@ class Autopsy:
         if row is None:
             return
         held = await self.writer.call(lambda store: store.job(row))
+        over = errand.payload.get("attempt")
+        if isinstance(over, int) and over < held.life.attempt:
+            await self._earlier(held, row, over, now)
+            return
         station = stations.get(held.key.cluster)
         before_it = await self.writer.call(lambda store: store.log_cursors(row))
         known = {each.path: each.offset for each in before_it if not each.path.startswith(CURSOR)}
@@ -53,9 +70,10 @@ class Autopsy:
         again = bool(errand.payload.get("again"))
         if again and {each.path: each.offset for each in cursors} == known:
             return
-        diagnosis = await asyncio.to_thread(self._diagnose, held, cursors, unread)
+        pieces = [self._of_attempt(cursor) for cursor in cursors]
+        diagnosis = await asyncio.to_thread(self._diagnose, held, pieces, unread)
         before = await self._before(held, row, station)
-        document = judged(self._document(diagnosis, cursors), before)
+        document = judged(self._document(diagnosis, pieces), before)
         await self.writer.call(lambda store: store.put_diagnosis(row, held.life.attempt, document, now))
         log.info("job.diagnosed", job=str(held.ref), category=diagnosis.category, confidence=diagnosis.confidence)
         if not again and not held.life.phase.live:
@@ -68,6 +86,28 @@ class Autopsy:
             topic = held.life.outcome.value if held.life.outcome else held.life.phase.value
             path = await asyncio.to_thread(self.logs.put, now, held.key.cluster, held.key.id, topic, text)
             log.info("record.written", job=str(held.ref), path=str(path))
+
+    async def _earlier(self, held: Held, row: int, attempt: int, now: datetime) -> None:
+        """An attempt that another followed: from what it printed and was kept, and how the scheduler says it ended (PROBE-6)."""
+        cursors = await self.writer.call(lambda store: store.log_cursors(row))
+        told = dict(await self.writer.call(lambda store: store.attempts(row))).get(attempt)
+        pieces = [self._of_attempt(cursor, earlier=held.life.attempt - attempt) for cursor in cursors]
+        ended = held.having(observation=told) if told is not None else held
+        diagnosis = await asyncio.to_thread(self._diagnose, ended, pieces, [])
+        before = [
+            (f"attempt {each.attempt}", each.document)
+            for each in await self.writer.call(lambda store: store.diagnoses(row))
+            if each.attempt < attempt
+        ]
+        document = judged(self._document(diagnosis, pieces), before)
+        await self.writer.call(lambda store: store.put_diagnosis(row, attempt, document, now))
+        log.info("job.diagnosed", job=str(held.ref), attempt=attempt, category=diagnosis.category)
+
+    def _of_attempt(self, cursor: LogCursor, *, earlier: int = 0) -> Piece:
+        """The kept text that an attempt printed: set aside when its successor's began anew, else what both printed into."""
+        for path, offset, line in self.kept.before(cursor) if earlier == 1 else ():
+            return Piece(cursor.path, path, offset, line)
+        return Piece(cursor.path, self.kept.path(cursor), cursor.kept_from, cursor.kept_from_line)
 
     async def _look_again(self, errand: Errand, held: Held, row: int, now: datetime) -> None:
         """Last lines may reach the login node late: look once more, and diagnose anew only if there is more to read."""
@@ -102,17 +142,16 @@ class Autopsy:
         except FileNotFoundError:
             return b""
 
-    def _diagnose(self, held: Held, cursors: list[LogCursor], unread: list[LogUnread]) -> Diagnosis:
+    def _diagnose(self, held: Held, pieces: list[Piece], unread: list[LogUnread]) -> Diagnosis:
         """Blocking: runs in a thread. Kept text is named by the log's own path, so that quotes point at the real file."""
         from supervisor.app.diagnose import Source, diagnose_files
 
         sources = []
         read = set()
-        for cursor in cursors:
-            path = self.kept.path(cursor)
-            if path.exists():
-                sources.append(Source(name=cursor.path, path=str(path)))
-                read.add(cursor.path)
+        for piece in pieces:
+            if piece.kept.exists():
+                sources.append(Source(name=piece.path, path=str(piece.kept)))
+                read.add(piece.path)
         sources += [Source(name=each.path, refused=each.reason) for each in unread if each.path not in read]
         return diagnose_files(sources, scheduler_record(held), self._prepared())
 
@@ -126,12 +165,12 @@ class Autopsy:
             self._local.made_for = chosen
         return self._local.prepared
 
-    def _document(self, diagnosis: Diagnosis, cursors: list[LogCursor]) -> dict[str, Any]:
+    def _document(self, diagnosis: Diagnosis, pieces: list[Piece]) -> dict[str, Any]:
         """The contract's document, its lines and offsets those of the real log though only a part of it is kept."""
         from supervisor.app.diagnose_view import as_document
 
         document = as_document(diagnosis)
-        begins = {cursor.path: (cursor.kept_from, cursor.kept_from_line) for cursor in cursors}
+        begins = {piece.path: (piece.offset, piece.line) for piece in pieces}
         for quote in (document.get("cause"), *document.get("echoes", ()), document.get("progress")):
             if not isinstance(quote, dict) or quote.get("file") not in begins:
                 continue

@@ -29,6 +29,7 @@ class KeptLogs:
 
     def add(self, row: int, stat: LogStat, cursor: LogCursor | None, piece: LogText, *, afresh: bool) -> LogCursor:
         """Append ``piece``; the cursor to store once it is safely written. Raises OSError where the disk refuses."""
+        old = cursor
         name = f"{row}-{hashlib.sha256(stat.path.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}.log"
         skipped = piece.lines_skipped
         if cursor is None or afresh or piece.offset != cursor.offset:
@@ -49,6 +50,8 @@ class KeptLogs:
             )
         target = self.path(cursor)
         target.parent.mkdir(parents=True, exist_ok=True)
+        if afresh and old is not None:
+            self._set_aside(old)
         size = cursor.offset - cursor.kept_from
         if size and not (target.exists() and target.stat().st_size >= size):
             # The kept text was dropped or lost: what is kept begins anew here.
@@ -69,6 +72,26 @@ class KeptLogs:
             bookmark=piece.bookmark,
         )
         return self._bounded(grown)
+
+    def _set_aside(self, cursor: LogCursor) -> None:
+        """What an earlier attempt printed stays beside what its successor prints, until the next one begins (PROBE-6)."""
+        target = self.path(cursor)
+        size = cursor.offset - cursor.kept_from
+        if not size or not target.exists() or target.stat().st_size < size:
+            return  # it was lost, or set aside before a crash
+        for stale, _, _ in self.before(cursor):
+            stale.unlink(missing_ok=True)
+        first = "x" if cursor.kept_from_line is None else str(cursor.kept_from_line)
+        target.replace(target.with_name(f"{target.stem}.before-{cursor.kept_from}-{first}"))
+
+    def before(self, cursor: LogCursor) -> list[tuple[Path, int, int | None]]:
+        """The text of the attempt before this one, where it was kept apart, with offset and line of its beginning: one or none."""
+        target = self.path(cursor)
+        found = []
+        for path in target.parent.glob(f"{target.stem}.before-*"):
+            offset, _, line = path.name.rpartition(".before-")[2].partition("-")
+            found.append((path, int(offset), int(line) if line.isdigit() else None))
+        return found
 
     def _bounded(self, cursor: LogCursor) -> LogCursor:
         """Drop the older half, at a line's end, when more than allowed is kept."""

@@ -82,6 +82,8 @@ def _after(life: Lifecycle, sign: Sign, now: datetime) -> Lifecycle:
 
 
 def _effects(after: Lifecycle, sign: Sign) -> frozenset[Effect]:
+    if sign is Sign.RESTARTED:
+        return frozenset({Effect.WANT_DIAGNOSIS})  # of the attempt that is over (PROBE-6)
     if after.phase is Phase.SUSPECT:
         return frozenset({Effect.WANT_LOOK, Effect.WANT_PROBE, Effect.WANT_DIAGNOSIS})
     if after.phase is Phase.WEDGED:

@@ -382,7 +382,10 @@ class _Walk:
         mark = f"{held.key.cluster}/{held.key.id}/{held.key.incarnation}/{held.life.attempt}"
         if Effect.WANT_DIAGNOSIS in move.effects:
             outcome = move.after.outcome.value if move.after.outcome else None
-            payload = {"phase": move.after.phase.value, "outcome": outcome, "note": Effect.WANT_NOTE in move.effects}
+            payload: dict[str, object] = {"phase": move.after.phase.value, "outcome": outcome}
+            payload["note"] = Effect.WANT_NOTE in move.effects
+            if move.read.sign is Sign.RESTARTED:
+                payload["attempt"] = move.before.attempt
             dedupe = f"autopsy/{mark}/{move.after.phase.value}/{outcome or move.at.isoformat()}"
             self.out.errands.append(ErrandWanted("autopsy", held.key, payload, dedupe))
         if Effect.WANT_LOOK in move.effects:

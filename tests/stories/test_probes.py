@@ -417,3 +417,52 @@ async def test_a_job_that_stood_still_before_it_was_first_seen_is_heard_probed_a
     assert held.log.step == 25
     assert held.life.phase is Phase.WEDGED
     assert [each.ruling for each in probed.verdicts()] == [Ruling.KILL]
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+DIES = b"""Traceback (most recent call last):
+  File "/home/alice/train.py", line 88, in <module>
+    main()
+  File "/home/alice/train.py", line 41, in main
+    batch = next(loader)
+ValueError: expected 4096 columns, found 4097
+"""
+
+
+def steps(upto: int) -> bytes:
+    return "".join(f"step {n}/80 loss=0.{n}\n" for n in range(1, upto + 1)).encode()
+
+
+@pytest.mark.parametrize("own_log", [True, False], ids=["each attempt begins its log anew", "all print into one"])
+async def test_restarts_that_repeat_one_failure_are_doomed_with_the_traceback_quoted(tmp_path, own_log):
+    """PROBE-6, CHAIN-5: no attempt's words are lost when the next one begins."""
+    probed = Probed(tmp_path)
+    await probed.tick()
+    for _ in range(3):
+        probed.world.print(JOB, steps(3) + DIES)
+        await probed.tick()
+        probed.world.requeue(JOB, JobState.FAILED)
+        await probed.tick()
+        probed.world.start(JOB)
+        if own_log:
+            probed.job.text = b""
+        probed.world.print(JOB, b"loading the model\n")
+        await probed.tick()
+    probed.world.print(JOB, steps(2))
+    await probed.tick()
+    number = probed.store.ask("probe", "alice@box", probed.clock[0], {"row": probed.held().row})
+    await probed.probe()
+    told = [(each.attempt, each.category) for each in probed.store.diagnoses(probed.held().row)]
+    await probed.room.close()
+
+    assert [attempt for attempt, _ in told][:3] == [1, 2, 3]
+    assert len({category for _, category in told[:3]}) == 1
+    (verdict,) = probed.verdicts()
+    assert verdict.ruling is Ruling.KILL, verdict.reasoning
+    assert verdict.restarts.same_failure
+    folder = open_folder(Path(verdict.evidence))
+    assert {quote.text for quote in verdict.restarts.quotes} == {"ValueError: expected 4096 columns, found 4097"}
+    for quote in verdict.restarts.quotes:
+        assert quote.text in folder.lines(quote.file)[quote.line - 1]
+    assert probed.store.request(number).result == "verdict 1"
