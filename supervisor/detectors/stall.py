@@ -46,13 +46,16 @@ def goes_on(facts: Facts) -> bool:
 
 
 def standing_still(facts: Facts, summary: RunSummary) -> Counter | None:
-    """A counter that, by its own clock, has shown the same N for longer than the job may be silent, with work left."""
+    """A counter that, by its own clock, has shown the same N for longer than the job may be silent, with work left.
+
+    Where something else has moved since N was first shown, such as an evaluation between two steps, it did not stand still.
+    """
     allowed = facts.silence_allowed.total_seconds()
-    since = summary.last_progress.said.offset if summary.last_progress is not None else -1
+    last = summary.last_progress.said.offset if summary.last_progress is not None else -1
     for counter in summary.counters:
         left = counter.total is None or counter.done < counter.total
-        quoted = counter.latest.said.text and counter.latest.said.offset >= since
-        if counter.role in COUNTED and left and quoted and counter.frames > 1 and counter.frozen_s > allowed:
+        alone = counter.latest.said.text and counter.since.said.offset >= last
+        if counter.role in COUNTED and left and alone and counter.frames > 1 and counter.frozen_s > allowed:
             return counter
     return None
 

@@ -198,7 +198,7 @@ def sft(s_per_step: int = 30, *, first: int = 1, since: float = 0, until: float 
         step, minute = step + 1, minute + s_per_step / 60
 
 
-def sft_pausing(period: float, took: float, between: Callable[[float, float], Said]) -> Said:
+def sft_pausing(period: float, took: float, between: Callable[[float, float, int], Said]) -> Said:
     """Training that stops now and then for something else."""
     step, begins = 1, 0.0
     while begins < SHIFT:
@@ -206,17 +206,19 @@ def sft_pausing(period: float, took: float, between: Callable[[float, float], Sa
         if step > 1:
             said[0] = (said[0][0], said[0][1][said[0][1].index("\r") :])
         yield from said
-        yield from between(begins + period - took, took)
         step, begins = step + len(said), begins + period
+        yield from between(begins - took, took, step - 1)
 
 
-def evaluation(begins: float, took: float) -> Said:
-    """A bar without a name below the trainer's."""
+def evaluation(begins: float, took: float, step: int) -> Said:
+    """A bar without a name below the trainer's; then the trainer's is drawn again, as it stood, with the time that passed."""
     for number, minute in every(1, begins + took, begins):
         yield minute, f"\n {number}%|2   | {number}/{int(took)} [{number}:00<10:00, 60.00s/it]\x1b[A"
+    redrawn = f"\r {step // 20}%|2   | {step}/2000 [{int(took)}:30<16:01:00, 30.00s/it]"
+    yield begins + took, f"\r{redrawn}\r{{'eval_loss': 1.31, 'eval_runtime': 2400.1, 'epoch': 0.1}}\n{redrawn}"
 
 
-def save(begins: float, took: float) -> Said:
+def save(begins: float, took: float, step: int) -> Said:
     yield begins, "Saving model checkpoint to /scratch/alice/out/checkpoint-100\n"
 
 
