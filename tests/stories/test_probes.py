@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.app.evidence import open_folder
+from supervisor.app.sections import ExternalSection
 from supervisor.model.job import JobState
 from supervisor.model.lifecycle import Phase
 from supervisor.model.probe import Role, Ruling, Score
@@ -466,3 +468,55 @@ async def test_restarts_that_repeat_one_failure_are_doomed_with_the_traceback_qu
     for quote in verdict.restarts.quotes:
         assert quote.text in folder.lines(quote.file)[quote.line - 1]
     assert probed.store.request(number).result == "verdict 1"
+
+
+# -- a judge of one's own ----------------------------------------------------------------------------------------------
+
+
+def judged_by(probed, tmp_path, source: str) -> None:
+    program = tmp_path / "judge.py"
+    program.write_text(source)
+    external = ExternalSection(command=(sys.executable, str(program)), timeout_s=20)
+    section = probed.room.settings.probe.model_copy(update={"external": external})
+    settings = probed.room.settings.model_copy(update={"probe": section})
+    probed.room.probes.configure(settings, probed.room.rooms, probed.room.stations)
+
+
+AGREES = """import json, sys
+request = json.load(sys.stdin)
+ours = request["verdict"]
+gates = [gate for gate in ours["gates"] if gate["result"] != "not_applicable"]
+print(json.dumps({"schema_version": 1, "ruling": %s, "confidence": "high", "gates": gates, "reasoning": "seen it before"}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("ruling", "proposals"),
+    [('ours["ruling"]', 1), ('"NO-KILL"', 0), ('"ERROR"', 0)],
+    ids=["agrees", "keeps", "doubts"],
+)
+async def test_a_judge_of_ones_own_may_lower_a_kill_and_then_nothing_is_proposed(probed, tmp_path, ruling, proposals):
+    """PROBE-4: its quotes are ours, so they hold; its word alone lowers."""
+    judged_by(probed, tmp_path, AGREES % ruling)
+    probed.job.busy = False
+    await probed.until_suspect()
+    await probed.probe()
+
+    (verdict,) = probed.verdicts()
+    assert (verdict.ruling is Ruling.KILL) == bool(proposals)
+    assert "seen it before" in verdict.reasoning
+    assert verdict.judge != "built-in"
+    assert len(probed.store.proposals()) == proposals
+
+
+async def test_a_judge_that_breaks_turns_a_kill_into_an_error_that_says_so(probed, tmp_path):
+    """PROBE-3"""
+    judged_by(probed, tmp_path, "raise SystemExit('no key for the model')")
+    probed.job.busy = False
+    await probed.until_suspect()
+    await probed.probe()
+
+    (verdict,) = probed.verdicts()
+    assert verdict.ruling is Ruling.ERROR
+    assert "no key for the model" in verdict.reasoning
+    assert probed.store.proposals() == []
