@@ -6,6 +6,7 @@ only the pieces that it cut, and no text in a log can pass for a mark.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ from supervisor.model.probe import Captured, CaptureWanted, Role
 ReadLogs = Callable[[Sequence[LogWanted], datetime], Awaitable[Mapping[tuple[str, str], LogRead]]]
 """``Cluster.read_logs``."""
 
+_SHARE = 2 / 3
+"""Of the time that all captures of a job have together, what its logs may take; others go on beside them."""
 COUNTED = 256 * 2**20
 """Most bytes that are read just to count the lines left out before a tail; beyond it their number stays unknown."""
 
@@ -130,7 +133,13 @@ async def newest(read_logs: ReadLogs, wanted: CaptureWanted, now: datetime) -> l
     if not paths:
         return [Captured(role=Role.LOG, command=f"tail of the log of {job}", failure="no file for its output is known")]
     asked = [LogWanted(job, path, 0, wanted.log_bytes) for path in paths]
-    found = await read_logs(asked, now)
+    limit_s = wanted.time_s * _SHARE
+    found: Mapping[tuple[str, str], LogRead]
+    try:
+        async with asyncio.timeout(limit_s):
+            found = await read_logs(asked, now)
+    except TimeoutError:
+        found = {(job, one.path): LogUnread(one.path, f"not read within {limit_s:g} s") for one in asked}
     took = time.monotonic() - began
     return [_captured(found[job, one.path], one, took) for one in asked]
 

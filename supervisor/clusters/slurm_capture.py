@@ -36,7 +36,7 @@ from supervisor.clusters.slurm_text import (
     read_answer,
     safe_text,
 )
-from supervisor.model.errors import AnswerUnusable, ClusterError
+from supervisor.model.errors import AnswerUnusable, ClusterError, LoginFailed
 from supervisor.model.job import Observation
 from supervisor.model.probe import Captured, CaptureWanted, Remains, Role
 
@@ -98,7 +98,7 @@ class SlurmProbe:
         job = wanted.seen.key.id
         if _ID.fullmatch(job) is None:
             return AnswerUnusable(self.cluster, f"{job!r} is no job id of Slurm")
-        limit_s = self.site.of(queue=2, accounting=1)
+        limit_s = min(self.site.of(queue=2, accounting=1), wanted.time_s / (2 * len(self.shells)))
         limit_bytes = wanted.piece_bytes * 2 + 2**20
         try:
             return await self._asked(
@@ -107,16 +107,25 @@ class SlurmProbe:
         except ClusterError as error:
             return error
 
-    async def _asked(self, script: Callable[[Nonce], str], limit_s: float, limit_bytes: int) -> Answer:
-        """The answer of the first login node that gives a whole one. Raises the last one's ClusterError."""
+    async def _asked(
+        self, script: Callable[[Nonce], str], limit_s: float, limit_bytes: int, *, again: bool = True
+    ) -> Answer:
+        """The answer of the first login node that gives a whole one. Raises the last one's ClusterError.
+
+        ``again`` False: no other is asked once a question may have been put; one that refused the login heard none.
+        """
         failure: ClusterError | None = None
         for shell in self.shells:
             nonce = self.fresh_nonce()
             try:
                 ran = await shell.run(script(nonce), limit_s=limit_s, limit_bytes=limit_bytes)
                 return read_answer(self.cluster, shell.place, ran, nonce)
+            except LoginFailed as error:
+                failure = error
             except ClusterError as error:
                 failure = error
+                if not again:
+                    break
         raise failure or ClusterError(self.cluster, "there is no login node to ask")
 
     async def _checkpoints(self, wanted: CaptureWanted) -> list[Captured]:
@@ -126,7 +135,8 @@ class SlurmProbe:
         pieces: list[Captured] = []
         for shell in self.shells:
             nonce, look = secrets.token_hex(16), node_text.Look(None, shell.place)
-            limits = node_commands.seconds_needed(asks) + _AROUND_S, node_commands.bytes_needed(asks)
+            limit_s = min(node_commands.seconds_needed(asks) + _AROUND_S, wanted.time_s / (2 * len(self.shells)))
+            limits = limit_s, node_commands.bytes_needed(asks)
             try:
                 ran = await shell.run(node_commands.script(nonce, asks), limit_s=limits[0], limit_bytes=limits[1])
             except ClusterError as error:
@@ -209,7 +219,7 @@ class SlurmProbe:
 
         look = node_text.Look(node, way)
         try:
-            answer = await self._asked(script, limit_s + _AROUND_S, node_commands.bytes_needed(asks))
+            answer = await self._asked(script, limit_s + _AROUND_S, node_commands.bytes_needed(asks), again=False)
         except ClusterError as error:
             return node_text.failed(asks, look, error.text), ""
         part = answer.get("node")
