@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import http.client
 import itertools
 import json
@@ -31,6 +32,14 @@ Json = dict[str, Any]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _numbers = itertools.count(1)
+_IN_POD = """#!/bin/sh
+PATH=${PATH#*:}
+[ "$PWD" = "$HOME" ] && [ -f ./init ] || exec sh "$@"
+read -r outer < ./init
+inner=$(cat "/proc/$outer/task/$outer/children") && [ -n "$inner" ] || { echo 'its container has ended' >&2; exit 1; }
+exec nsenter -t ${inner%% *} -p -m setsid sh "$@"
+"""
+"""The shell that the lab's kubelet finds for exec: it sees what the pod's own program sees, if that lives in a world of its own."""
 _running: list[KubeLab | str] = []
 """The lab of this process; a text is the reason why it could not be started."""
 
@@ -50,6 +59,12 @@ class KubeLab:
     @property
     def pod_logs(self) -> Path:
         return Path(self.facts["KUBE_LAB_PODLOGS"])
+
+    def enter(self, namespace: str, pod: str, process: int) -> None:
+        """A process, made by ``in_a_world``, as what runs in this pod: commands by exec see its processes and no others."""
+        home = self.folder / "podfs" / namespace / pod
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "init").write_text(f"{process}\n")
 
     def lab(self, *words: str) -> str:
         return _lab(self.script, self.folder, *words)
@@ -187,6 +202,23 @@ class KubeLab:
         self.until(f"{kind} is served", lambda: self.call("GET", f"/apis/{group}/{version}/{plural}")[0] == 200)
 
 
+WORLD = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+@functools.cache
+def has_worlds() -> bool:
+    """Whether processes can be started that see no others than those below them, as in a container."""
+    try:
+        return subprocess.run([*WORLD, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def in_a_world(*command: str) -> list[str]:
+    """The command in a world of its own, as a container's; as it is where none can be made."""
+    return [*(WORLD if has_worlds() else ()), *command]
+
+
 def pod(name: str, *play: Any, gpus: int = 0, labels: dict[str, str] | None = None, **spec: Any) -> Json:
     """A pod that plays these stages; see the lab's own description."""
     container = {"name": "main", "image": "registry.example/train:1"}
@@ -238,8 +270,12 @@ def _up() -> KubeLab | str:
     script = _script()
     if script is None:
         return "no kube-lab here: set SUPERVISOR_LABS to the folder that holds it"
-    folder = Path(tempfile.mkdtemp(prefix="kube-lab-"))
+    folder = Path(tempfile.mkdtemp(prefix="kube-lab-")) / "lab"
     atexit.register(_down, script, folder)
+    shell = folder.parent / "bin" / "sh"
+    shell.parent.mkdir()
+    shell.write_text(_IN_POD)
+    shell.chmod(0o755)
     try:
         _lab(script, folder, "up", timeout=1500)
         exports = _lab(script, folder, "env")
@@ -252,11 +288,11 @@ def _up() -> KubeLab | str:
 def _down(script: Path, folder: Path) -> None:
     with contextlib.suppress(OSError, subprocess.TimeoutExpired, AssertionError):
         _lab(script, folder, "down", "--purge")
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 def _lab(script: Path, folder: Path, *words: str, timeout: float = 120) -> str:
-    env = {**os.environ, "KUBE_LAB_DIR": str(folder)}
+    env = {**os.environ, "KUBE_LAB_DIR": str(folder), "PATH": f"{folder.parent}/bin:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", str(script), *words], capture_output=True, text=True, timeout=timeout, env=env, check=False
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import tempfile
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +22,7 @@ import aiohttp
 import msgspec
 
 from supervisor.clusters.iris_settings import PortForward
-from supervisor.clusters.kubernetes_login import Login, authorization, log_in
+from supervisor.clusters.kubernetes_login import Login, authorization, log_in, tls_of
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.model.errors import ClusterError, LoginFailed
@@ -181,7 +180,7 @@ class Forward:
         login = await asyncio.to_thread(log_in, self._cluster, settings, now)
         if self._session is not None:
             await self._session.close()
-        connector = aiohttp.TCPConnector(ssl=await asyncio.to_thread(_tls, self._cluster, login))
+        connector = aiohttp.TCPConnector(ssl=await asyncio.to_thread(tls_of, self._cluster, login))
         self._session = aiohttp.ClientSession(connector=connector, trust_env=True, cookie_jar=aiohttp.DummyCookieJar())
         self._login = login
 
@@ -293,17 +292,3 @@ async def _upward(reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketR
     while data := await reader.read(_CHUNK):
         await socket.send_bytes(bytes([_DATA]) + data)
     await socket.close()
-
-
-def _tls(cluster: str, login: Login) -> ssl.SSLContext:
-    one = login.configuration
-    try:
-        context = ssl.create_default_context(cafile=one.ssl_ca_cert or None)
-        if one.cert_file:
-            context.load_cert_chain(one.cert_file, one.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise LoginFailed(cluster, f"the certificates of its kubeconfig cannot be used: {plain(str(error))}") from error
-    if not one.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

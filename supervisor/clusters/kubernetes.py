@@ -19,6 +19,7 @@ from supervisor.clusters import kubernetes_calls as calls
 from supervisor.clusters.kubernetes_absence import LastSeen, look_up, object_path
 from supervisor.clusters.kubernetes_attempts import needs_events
 from supervisor.clusters.kubernetes_calls import ApiServer, Conflicts, NotAllowed, NotThere, Refused, path_of
+from supervisor.clusters.kubernetes_capture import KubernetesProbe
 from supervisor.clusters.kubernetes_check import ANNOUNCED, checks
 from supervisor.clusters.kubernetes_events import lost_pods
 from supervisor.clusters.kubernetes_jobs import Folded, Listing, fold, parts_of
@@ -33,6 +34,7 @@ from supervisor.model.job import JobKey, Observation
 from supervisor.model.logs import LogRead, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
+from supervisor.model.probe import Captured, CaptureWanted, Remains
 
 _MOST_WITH_EVENTS, _MOST_LOST_PODS = 20, 10
 _LATE = timedelta(seconds=60)
@@ -208,6 +210,35 @@ class KubernetesCluster:
             return f"no pod of {job.id} as it was is there"
         named = [(path_of(calls.POD, namespace=parts[0], name=pod.metadata.name), pod) for pod in group.pods]
         return [(path, pod.metadata.uid) for path, pod in named]
+
+    # -- probe ---------------------------------------------------------------------------------------------------------
+
+    async def capture(self, wanted: CaptureWanted, now: datetime) -> Sequence[Captured]:
+        async def work(server: ApiServer) -> Sequence[Captured]:
+            return await (await self._probe(server, now)).capture(wanted, now)
+
+        return await self._session.run(now, work)
+
+    async def remains(self, seen: Observation, now: datetime) -> Remains:
+        async def work(server: ApiServer) -> Remains:
+            return await (await self._probe(server, now)).remains(seen, now)
+
+        try:
+            async with asyncio.timeout(self._settings.poll_timeout_s):
+                return await self._session.run(now, work)
+        except TimeoutError:
+            return Remains(failure=TookTooLong(self._name, "what remains", self._settings.poll_timeout_s).text)
+        except ClusterError as error:
+            return Remains(failure=error.text)
+
+    async def _probe(self, server: ApiServer, now: datetime) -> KubernetesProbe:
+        return KubernetesProbe(
+            cluster=self._name,
+            server=server,
+            served=await self._session.served(server, now),
+            page_size=self._settings.page_size,
+            terminating_limit=timedelta(seconds=self._settings.terminating_limit_s),
+        )
 
     # -- check ---------------------------------------------------------------------------------------------------------
 

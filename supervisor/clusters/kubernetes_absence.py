@@ -65,7 +65,7 @@ async def look_up(server: ApiServer, served: Served, missing: Sequence[JobKey]) 
     """Ask once for each of the first hundred; the others stay uncertain until the next poll."""
     found = LookedUp()
     asked = missing[:MOST_LOOKED_UP]
-    answers = await asyncio.gather(*(_still_there(server, served, key) for key in asked))
+    answers = await asyncio.gather(*(still_there(server, served, key) for key in asked))
     for key, answer in zip(asked, answers, strict=True):
         if isinstance(answer, str):
             found.uncertain[key.id] = answer
@@ -78,7 +78,7 @@ async def look_up(server: ApiServer, served: Served, missing: Sequence[JobKey]) 
     return found
 
 
-async def _still_there(server: ApiServer, served: Served, key: JobKey) -> Pod | Owned | str | None:
+async def still_there(server: ApiServer, served: Served, key: JobKey) -> Pod | Owned | str | None:
     """Its object, if the very same is still there; None if it is gone; else why that is not known."""
     path = object_path(served, key)
     if path is None:

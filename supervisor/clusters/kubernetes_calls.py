@@ -1,6 +1,7 @@
 """The page of calls: every request that can ever be sent to an API server, and how an answer is told from a failure.
 
-All of them read, but one: :meth:`ApiServer.delete`, which takes a UID as its precondition. The official client gives the
+All of them read, but one: :meth:`ApiServer.delete`, which takes a UID as its precondition. ``EXEC`` runs scripts of the on-node
+page alone, which only look, and stands in ``kubernetes_exec``. The official client gives the
 connection (TLS, proxy, who we are); the bytes come straight from it, without its model objects and without its retries, so that
 a deadline is one.
 """
@@ -33,6 +34,7 @@ PODS = "/api/v1/namespaces/{namespace}/pods"
 PODS_EVERYWHERE = "/api/v1/pods"
 POD = "/api/v1/namespaces/{namespace}/pods/{name}"
 POD_LOG = "/api/v1/namespaces/{namespace}/pods/{name}/log"
+EXEC = "/api/v1/namespaces/{namespace}/pods/{name}/exec"
 EVENTS = "/api/v1/namespaces/{namespace}/events"
 RECORDS = "/apis/{group}/{version}/namespaces/{namespace}/{plural}"
 RECORDS_EVERYWHERE = "/apis/{group}/{version}/{plural}"
@@ -108,6 +110,15 @@ class ApiServer:
     @property
     def login(self) -> Login:
         return self._login
+
+    @property
+    def proxy(self) -> tuple[str | None, Mapping[str, str]]:
+        """Address of the proxy that stands before it, and the headers that it wants. Raises ClusterError for a SOCKS proxy."""
+        if hasattr(self._pool, "proxy_url"):
+            raise ClusterError(self._cluster, f"a SOCKS proxy stands before {self._host}, through which exec cannot go")
+        if not isinstance(self._pool, urllib3.ProxyManager) or self._pool.proxy is None:
+            return None, {}
+        return str(self._pool.proxy), dict(self._pool.proxy_headers or {})
 
     def close(self) -> None:
         """Hang up whatever is under way. One that is merely dropped lets what is under way go on, and ends its threads after."""

@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import os
+import ssl
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.config import incluster_config, kube_config
 from kubernetes.config.config_exception import ConfigException
 
+from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.model.errors import LoginFailed, LoginNeedsPerson
 
@@ -288,6 +290,21 @@ def authorization(configuration: Configuration) -> dict[str, str]:
     """Headers that say who we are; a legacy auth provider of the client renews its token in here."""
     settings: Any = configuration.auth_settings()
     return {str(setting["key"]): str(setting["value"]).strip() for setting in settings.values() if setting.get("value")}
+
+
+def tls_of(cluster: str, login: Login) -> ssl.SSLContext:
+    """What the login trusts and shows, for a client that is not the official one. Blocks: for a thread. Raises LoginFailed."""
+    one = login.configuration
+    try:
+        context = ssl.create_default_context(cafile=one.ssl_ca_cert or None)
+        if one.cert_file:
+            context.load_cert_chain(one.cert_file, one.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise LoginFailed(cluster, f"the certificates of its kubeconfig cannot be used: {plain(str(error))}") from error
+    if not one.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _jwt_expiry(token: str) -> datetime | None:

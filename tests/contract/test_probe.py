@@ -21,7 +21,7 @@ from tests.contract.test_backends import PRINTS, SILENT, log_of, running
 
 pytestmark = pytest.mark.lab
 
-NOT_YET = {"kubernetes", "iris"}
+NOT_YET = {"iris"}
 LIVE = (Role.DEVICES, Role.PROCESSES, Role.STACK, Role.GPU)
 
 

@@ -18,7 +18,7 @@ from supervisor.clusters.kubernetes import KubernetesCluster
 from supervisor.clusters.kubernetes_settings import KubernetesSettings
 from supervisor.model.ports import Cluster
 from tests.contract.driving import Driver, Drivers
-from tests.kube_lab import KubeLab, job, pod, start_kube_lab
+from tests.kube_lab import KubeLab, has_worlds, in_a_world, job, pod, start_kube_lab
 
 _namespaces: list[str] = []
 
@@ -96,9 +96,11 @@ class Program:
         if not found:
             return
         pod_name = found[0]["metadata"]["name"]
-        command = ["sh", "-c", self.script]
+        command = in_a_world("sh", "-c", self.script)
         pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         self.process = subprocess.Popen(command, start_new_session=True, **pipes)
+        if has_worlds():
+            self.lab.enter(self.namespace, pod_name, self.process.pid)
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lab.say(self.namespace, pod_name, line.decode().rstrip("\n"))
