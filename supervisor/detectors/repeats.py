@@ -17,6 +17,7 @@ from supervisor.model.job import JobState
 
 RULE = "CHAIN-5"
 """The flag's key too: a job repeats one failure at a time."""
+TERM = 15
 ADVICE = "deterministic; fix the cause before another relaunch"
 FAILURES = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.REQUEUED})
 
@@ -76,6 +77,8 @@ def _same_end(facts: Facts) -> Finding | None:
     past, least = facts.held.past, facts.limits.health.repeats
     if not past or past[-1].state not in FAILURES or not (past[-1].exit_code or past[-1].signal):
         return None
+    if past[-1].signal == TERM or past[-1].exit_code == 128 + TERM:
+        return None  # somebody else ended it: a limit, a preemption; whether at a fixed time is ``restarts``' to ask
     last, row = past[-1], list[PastEnd]()
     for end in reversed(past):
         if (end.state, end.exit_code, end.signal, end.step) != (last.state, last.exit_code, last.signal, last.step):

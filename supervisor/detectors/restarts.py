@@ -19,6 +19,8 @@ INCIDENT_S = 120.0
 
 
 TERM = 15
+LIMIT_SLACK = 0.1
+"""Share of its time limit by which an attempt that the limit ended may differ: a warning comes some minutes before."""
 
 
 def look(facts: Facts, now: datetime) -> Iterable[Finding]:
@@ -34,12 +36,15 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
 
 
 def _terminated(facts: Facts) -> Iterable[Finding]:
-    """Attempts that a SIGTERM ended after one and the same time."""
+    """Attempts that a SIGTERM ended after one and the same time, where that is not their own time limit (CHAIN-1)."""
     ends = facts.held.past[-3:]
     took = [(end.ended_at - end.started_at).total_seconds() for end in ends if end.ended_at and end.started_at]
     if len(took) < 3 or not all(end.signal == TERM or end.exit_code == 128 + TERM for end in ends):
         return
     least, most = min(took), max(took)
+    limit = facts.observation.time_limit
+    if limit is not None and abs(most - limit.total_seconds()) <= LIMIT_SLACK * limit.total_seconds():
+        return
     if least > INCIDENT_S and (most - least) / least <= facts.limits.health.interval_spread:
         text = f"SIGTERM after {most / 60:.0f} min in {len(took)} attempts in a row: a limit or a watchdog, not chance"
         yield Finding("SFT-4", Severity.WATCH, text, tuple(map(quoting.ended, ends)), key=INTERVAL)

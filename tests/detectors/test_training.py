@@ -14,7 +14,7 @@ from supervisor.model.facts import PastEnd
 from supervisor.model.job import JobState
 from supervisor.model.lifecycle import Phase
 from tests.detectors.looking import facts_of, found_in, rules_in
-from tests.some import NOON, some_held
+from tests.some import NOON, some_held, some_observation
 from tests.stories.voices import BEGAN, BROKEN, engine, rl_run, sft_run, trial
 
 NAN = float("nan")
@@ -277,8 +277,9 @@ def ends(*minutes: int, step: int | None = 27, **how: object) -> tuple[PastEnd, 
     )
 
 
-def after(past: tuple[PastEnd, ...], bucket: str = "sft") -> set[tuple[str, str]]:
-    return rules_in("", bucket=bucket, held=some_held(bucket=bucket, past=past))
+def after(past: tuple[PastEnd, ...], bucket: str = "sft", **seen: object) -> set[tuple[str, str]]:
+    more = {"observation": some_observation(name="train-42", **seen)} if seen else {}
+    return rules_in("", bucket=bucket, held=some_held(bucket=bucket, past=past), **more)
 
 
 def test_sigterm_after_one_and_the_same_time_is_a_limit_and_not_chance() -> None:
@@ -287,7 +288,16 @@ def test_sigterm_after_one_and_the_same_time_is_a_limit_and_not_chance() -> None
 
     assert after(ends(120, 121, 119, step=None, **term)) >= {("SFT-4", "watch")}
     assert ("SFT-4", "watch") not in after(ends(120, 340, 61, **term))
-    assert after(ends(120, 121, **term), bucket="other") <= {("CHAIN-5", "fault")}
+    assert after(ends(120, 121, **term), bucket="other") == set()
+
+
+def test_a_job_that_requeues_itself_at_its_time_limit_is_a_chain_and_no_incident() -> None:
+    """CHAIN-1: it is told a few minutes before its time runs out, at one and the same time of course."""
+    term = {"exit_code": None, "signal": 15, "words": "REQUEUED", "state": JobState.REQUEUED}
+    past = (*ends(1435, step=100, **term), *ends(1436, step=200, **term), *ends(1434, step=300, **term))
+
+    assert after(past, time_limit=timedelta(hours=24)) == set()
+    assert ("SFT-4", "watch") in after(past, time_limit=timedelta(hours=72))
 
 
 def test_attempts_that_fail_alike_at_one_step_are_doomed() -> None:
@@ -297,3 +307,5 @@ def test_attempts_that_fail_alike_at_one_step_are_doomed() -> None:
     assert after(ends(30, 90, step=None)) == set(), "without a step it takes one more"
     assert after(ends(30, 90, 40, step=None)) == {("CHAIN-5", "fault")}
     assert after((*ends(30), *ends(90, step=41))) == set()
+    term = {"exit_code": None, "signal": 15, "words": "PREEMPTED", "state": JobState.REQUEUED}
+    assert after(ends(30, 90, 210, **term)) == set(), "whom a preemption ends did not fail"
