@@ -42,12 +42,16 @@ def _terminated(facts: Facts) -> Iterable[Finding]:
     if len(took) < 3 or not all(end.signal == TERM or end.exit_code == 128 + TERM for end in ends):
         return
     least, most = min(took), max(took)
-    limit = facts.observation.time_limit
-    if limit is not None and abs(most - limit.total_seconds()) <= LIMIT_SLACK * limit.total_seconds():
+    if _at_its_limit(facts, most):
         return
     if least > INCIDENT_S and (most - least) / least <= facts.limits.health.interval_spread:
         text = f"SIGTERM after {most / 60:.0f} min in {len(took)} attempts in a row: a limit or a watchdog, not chance"
         yield Finding("SFT-4", Severity.WATCH, text, tuple(map(quoting.ended, ends)), key=INTERVAL)
+
+
+def _at_its_limit(facts: Facts, took: float) -> bool:
+    limit = facts.observation.time_limit
+    return limit is not None and abs(took - limit.total_seconds()) <= LIMIT_SLACK * limit.total_seconds()
 
 
 def _from_scratch(facts: Facts, run: Followed, resumes: tuple[Resume, ...]) -> Iterable[Finding]:
@@ -79,7 +83,7 @@ def _by_the_clock(facts: Facts, run: Followed) -> Iterable[Finding]:
     clocks = [mark.clock_s or 0.0 for mark in deaths]
     between = [after - before for before, after in pairwise(clocks)]
     least, most = min(between), max(between)
-    if least > 0 and (most - least) / least <= facts.limits.health.interval_spread:
+    if least > 0 and not _at_its_limit(facts, most) and (most - least) / least <= facts.limits.health.interval_spread:
         text = f"SIGTERM every {most / 60:.0f} min, {len(deaths)} times: a fixed interval is a limit or a watchdog, not chance"
         quotes = tuple(quote for mark in deaths for quote in quoting.place(run, mark))
         if quotes:
