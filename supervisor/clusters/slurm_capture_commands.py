@@ -19,7 +19,7 @@ REMAINS_FIELDS = ("JobArrayID", "SubmitTime", "State", "JobID", "NodeList")
 
 _RECORDS = r"""
 SLURM_TIME_FORMAT=standard
-part record "$queue_s" scontrol show job -d "$job"
+part record "$queue_s" scontrol --local show job -d "$job"
 part accounting "$accounting_s" sacct --local -D -P -j "$job" -o "$shown"
 part script "$queue_s" sh -c 'scontrol write batch_script "$1" - | head -c "$2"' sh "$job" "$bytes"
 whole
@@ -32,11 +32,16 @@ whole
 """
 
 _BY_SRUN = r"""
+for name in $(env | sed -n -e 's/^\(SLURM_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(SRUN_[A-Za-z0-9_]*\)=.*/\1/p'); do
+  case $name in SLURM_CONF | SLURM_CONF_SERVER | SLURM_JWT) ;; *) unset "$name" ;; esac
+done
 part node "$limit_s" srun --jobid="$job" $het --nodelist="$node" --nodes=1 --ntasks=1 $sharing --mem=0 --immediate=10 \
   --time="$minutes" --job-name="$step" --mpi=none --cpu-bind=none --input=none --quiet /bin/sh -c "$look"
 whole
 """
-"""``--overlap``: the step holds nothing back from the job's own steps. It ends by itself, by its time limit, or with srun."""
+"""``--overlap``: the step holds nothing back from the job's own steps. It ends by itself, by its time limit, or with srun.
+
+What a login sets for ``srun`` (labels before each line, files for its output, shares of devices) does not count here."""
 
 _BY_SSH = r"""
 part node "$limit_s" sh -c "$over_ssh" sh "$node" "$look"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.clusters.shell import Ran
 from supervisor.clusters.slurm import SlurmCluster
 from supervisor.model.job import NO_DETAILS, Observation
 from supervisor.model.polling import Polled, Watch
@@ -128,6 +129,30 @@ async def test_steps_of_the_job_go_on_while_it_is_looked_at(
     assert slurm_lab.state(job) == "RUNNING"
     shown = slurm_lab.ssh(f"sacct -n -P -j {job} -o JobName,State")
     assert "supervisor-look|COMPLETED" in shown
+
+
+async def test_what_a_login_sets_for_srun_does_not_count(slurm_lab: SlurmLab, probing: Callable[..., Prober]) -> None:
+    """A profile may ask for labels, or for files in place of output."""
+    job = slurm_lab.submit("-p", "cpu", "-N1", script="sleep 600")
+    slurm_lab.until_state(job, "RUNNING")
+    env = "SLURM_LABELIO=1 SLURM_STDOUTMODE=/dev/null SLURM_GRES=gpu:7 SLURM_NTASKS=9 SRUN_EXPORT_ENV=NONE"
+    settings = slurm_lab.settings()
+    (shell,) = settings.shells("alpha")
+
+    class Profiled:
+        place = shell.place
+
+        async def close(self) -> None:
+            await shell.close()
+
+        async def run(self, script: str, *, limit_s: float, limit_bytes: int = 64 * 2**20) -> Ran:
+            return await shell.run(f"export {env}\n{script}", limit_s=limit_s, limit_bytes=limit_bytes)
+
+    prober = Prober(SlurmCluster("alpha", settings, [Profiled()]))
+    pieces = await prober.capture(job)
+    await prober.cluster.close()
+
+    assert "sleep 600" in text(of(pieces, Role.PROCESSES))
 
 
 async def test_a_dead_node_is_a_failure_in_the_words_of_srun_and_the_others_are_there(
