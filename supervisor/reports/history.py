@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from supervisor.model.secrets import scrubbed
+from supervisor.reports.cells import number
 from supervisor.reports.status import elapsed_s
 from supervisor.reports.text import moment, plain, span
 
@@ -72,6 +73,7 @@ def shown(
         ("work directory", plain(str(held.get("workdir") or "")) or None),
         ("command", plain(str(held.get("command") or "")) or None),
         ("progress", f"step {job.step}{f' of {job.total}' if job.total else ''}" if job.step is not None else None),
+        ("metrics", _metrics(job)),
     ]
     lines += [f"  {name:<15}{value}" for name, value in facts if value]
     flags = json.loads(job.flags) if job.flags else []
@@ -195,6 +197,12 @@ def _tasks(tasks: Mapping[str, int | None] | None) -> str | None:
         return None
     states = ", ".join(f"{tasks[word]} {word}" for word in ("running", "pending", "ended") if tasks[word])
     return f"{tasks['total']}" + (f": {states}" if states else "")
+
+
+def _metrics(job: Any) -> str | None:
+    """Newest values under the contract's keys."""
+    told = (json.loads(job.metrics) if job.metrics else {}).get("metrics") or {}
+    return ", ".join(f"{key} {plain(number(value))}" for key, value in told.items()) or None
 
 
 def _trials(job: Any) -> str | None:

@@ -73,8 +73,11 @@ def wrapped(text: str, columns: int, indent: str = "") -> list[str]:
         return [text]
     lines, line = [], text[: len(text) - len(text.lstrip())]
     begun = False
-    for word in text.split():
+    for word in text.split(" "):
         rest = word
+        if not word:
+            line += " " if begun and width(line) < columns else ""
+            continue
         if width(f"{line} {rest}" if begun else line + rest) <= columns:
             line, begun = (f"{line} {rest}" if begun else line + rest), True
             continue

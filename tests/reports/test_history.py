@@ -58,10 +58,11 @@ def test_show_tells_the_whole_job_and_leaves_out_what_is_not_known():
 
 def test_show_counts_what_was_not_understood():
     """FIND-4: what could not be read is told, and nothing where all was."""
-    run = {"not_understood": {"malformed": 3, "oversized": 1}}
+    run = {"metrics": {"loss": 1.21, "grad_norm": "NaN"}, "not_understood": {"malformed": 3, "oversized": 1}}
     told = shown(a_job(metrics=json.dumps(run)), [], [STEP], [], {}, NOON)
 
     assert "  not understood 3 metric lines that broke off or are no JSON, 1 lines above 256 KiB\n" in told
+    assert "  metrics        loss 1.210, grad_norm NaN\n" in told
     assert "not understood" not in shown(a_job(metrics="{}"), [], [STEP], [], {}, NOON)
 
 

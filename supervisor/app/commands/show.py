@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from supervisor.app.clock import utc_now
     from supervisor.app.commands.picking import holds_on, the_row, verdicts_of
     from supervisor.app.config_path import places
+    from supervisor.app.terminal import columns_wide
     from supervisor.reports import history, status, verdict
+    from supervisor.reports.fitting import fitting
     from supervisor.store.light import Light
 
     url = places(args.config).database_url
@@ -98,5 +100,6 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(document) + "\n")
     else:
         told = [verdict.brief(each, number) for number, each in verdicts[:3]]
-        sys.stdout.write(history.shown(job, attempts, steps, diagnoses, held, now, seen, told, holds))
+        text = history.shown(job, attempts, steps, diagnoses, held, now, seen, told, holds)
+        sys.stdout.write(fitting(text, columns_wide()))
     return 0
