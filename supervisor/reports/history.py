@@ -148,8 +148,8 @@ def reasons(
             lines.append(
                 f"  noise: {noise['count']} × {plain(str(noise['signature']))}: {plain(str(noise.get('why') or ''))}"
             )
-    for each in verdicts[:1]:
-        lines += ["", *each]
+    for verdict in verdicts[:1]:
+        lines += ["", *verdict]
     lines += ["", f"what would flip it: {FLIPS[job.phase]}", *_held(holds)]
     return "\n".join(lines) + "\n"
 
