@@ -50,6 +50,8 @@ log = structlog.get_logger("supervisor.probes")
 KIND = "probe"
 LEASE = timedelta(minutes=5)
 """After this an errand whose daemon died may be claimed by another; kept alive while it is worked on."""
+BROKEN_TRIES = 5
+"""After so many tries that a fault of ours ended, a probe is given up."""
 REFRESHED = "it refreshes the evidence of an approved kill"
 
 
@@ -190,12 +192,25 @@ class Probes:
                 await self.writer.call(
                     lambda store: store.fail_errand(number, owner, now, error=reason, retry_at=retry)
                 )
+        except asyncio.CancelledError:
+            with contextlib.suppress(StoreError):  # so that nobody need wait for the lease to run out
+                now = self.clock()
+                await self.writer.call(lambda store: store.postpone_errand(number, owner, now))
+            raise
         except StoreError as error:
             log.error("probe.unstored", errand=number, reason=str(error))
-        except (
-            Exception
-        ):  # one probe's fault of ours must end neither the others nor the daemon; it is claimed again later
+        except Exception as error:  # one probe's fault of ours must end neither the others nor the daemon
             log.exception("probe.broke", errand=number)
+            if errand.tries >= BROKEN_TRIES:
+                await self._given_up(errand, f"fault in the supervisor itself: {error!r}")
+
+    async def _given_up(self, errand: Errand, why: str) -> None:
+        with contextlib.suppress(StoreError):
+            now = self.clock()
+            await self._answer(errand.payload.get("request"), f"failed: {why}")
+            await self.writer.call(
+                lambda store: store.fail_errand(errand.id, self.owner, now, error=why, retry_at=None)
+            )
 
     @asynccontextmanager
     async def _kept(self, errand: Errand) -> AsyncIterator[None]:
@@ -287,9 +302,14 @@ class Probes:
         held = latest if same else held  # a reading made meanwhile may tell of progress, or of its end
         try:
             verdict, exempt = await self._judged(held, folder, wanted, over=None if same else latest)
-        except Unproven as error:
-            log.error("evidence.unusable", job=str(held.ref), reason=str(error))
-            folder = unusable(folder.path, held, folder.taken_at, str(error))
+        except StoreError:
+            raise
+        except (
+            Exception
+        ) as error:  # touched evidence, or a fault of ours in judging it: neither may pass for "all well"
+            why = str(error) if isinstance(error, Unproven) else f"fault in the supervisor itself: {error!r}"
+            log.error("evidence.unusable", job=str(held.ref), reason=why, exc_info=not isinstance(error, Unproven))
+            folder = unusable(folder.path, held, folder.taken_at, why)
             verdict, exempt = await self._judged(held, folder, wanted, over=None if same else latest)
         now = self.clock()
         leave = wanted.leave or may_propose(verdict, held, marks_of(self.settings), exempt=exempt)

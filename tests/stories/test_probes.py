@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import sys
 from dataclasses import replace
 from datetime import timedelta
@@ -10,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.app import evidence, probes
 from supervisor.app.evidence import open_folder
+from supervisor.app.probes import LEASE
 from supervisor.app.sections import ExternalSection
+from supervisor.gates import judge
 from supervisor.model.job import JobState
 from supervisor.model.lifecycle import Phase
 from supervisor.model.probe import Role, Ruling, Score
@@ -520,3 +525,75 @@ async def test_a_judge_that_breaks_turns_a_kill_into_an_error_that_says_so(probe
     assert verdict.ruling is Ruling.ERROR
     assert "no key for the model" in verdict.reasoning
     assert probed.store.proposals() == []
+
+
+# -- faults of ours ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_disk_that_is_full_is_tried_again_and_then_an_error_in_its_own_words(probed, monkeypatch):
+    """PROBE-3: nothing half-written is left, and nothing is lost that stood there before."""
+    await probed.until_suspect()
+    await probed.probe()
+    (before,) = probed.verdicts()
+    await probed.tick(30 * MINUTE)
+
+    def durable(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(evidence, "_durable", durable)
+    for _ in range(3):
+        await probed.probe(timedelta(seconds=301))
+
+    verdict, older = probed.verdicts()
+    assert (verdict.ruling, older) == (Ruling.ERROR, before)
+    assert "No space left on device" in probed.gate().missing.output
+    assert [str(path) for path in (probed.folder / "state" / "evidence").iterdir()] == [before.evidence]
+    open_folder(Path(before.evidence))
+
+
+async def test_a_gate_that_breaks_is_an_error_and_never_passes_for_all_well(probed, monkeypatch):
+    await probed.until_suspect()
+
+    def broken(case):
+        if case.read(Role.LOG):
+            raise ZeroDivisionError("of all things")
+        return judge(case)
+
+    monkeypatch.setattr(probes, "judge_gates", broken)
+    await probed.probe()
+
+    assert probed.verdicts()[0].ruling is Ruling.ERROR
+    assert "of all things" in probed.gate().missing.output
+
+
+async def test_a_probe_that_breaks_again_and_again_is_given_up_and_whoever_asked_is_told(probed, monkeypatch):
+    await probed.until_running()
+    number = probed.store.ask("probe", "alice@box", probed.clock[0], {"row": probed.held().row})
+
+    async def broken(wanted):
+        raise ZeroDivisionError("of all things")
+
+    monkeypatch.setattr(probed.room.probes.taking, "folder", broken)
+    for _ in range(5):
+        await probed.probe(LEASE + MINUTE)
+
+    assert "of all things" in probed.store.request(number).result
+    assert probed.open_probes() == []
+
+
+async def test_a_daemon_that_ends_in_the_midst_of_a_probe_gives_it_back_at_once(probed, tmp_path):
+    await probed.until_suspect()
+    begun = asyncio.Event()
+
+    async def never(wanted, now):
+        begun.set()
+        await asyncio.Event().wait()
+
+    real, probed.cluster.capture = probed.cluster.capture, never
+    assert await probed.room.probes.round(probed.room.stations) == 1
+    await begun.wait()
+    await probed.room.probes.stop()
+    probed.cluster.capture = real
+    await probed.probe(timedelta(seconds=1))
+
+    assert len(probed.verdicts()) == 1
