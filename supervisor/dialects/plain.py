@@ -44,6 +44,12 @@ _STEP = re.compile(
     + r")(?:\s*(?:/|of)\s*([\d,]+))?(?![\w.]*\.\w)",
     re.I,
 )
+_OTHERS = re.compile(
+    r"\b(?:micro|mini|inner|sub|local|env(?:ironment)?|eval(?:uation)?|val(?:idation)?|test|warm-?up|rollout|denoising|sampling)"
+    r"[-_ ]?(?:steps?|batch(?:es)?|iter(?:ation)?s?)\b\s*[=:#]?\s*\[?\d",
+    re.I,
+)
+"""A count of something else than the optimiser's steps: the line is none of the trainer's metrics either."""
 _COUNTED = re.compile(
     r"^(?:iter (\d+):|\[(?:epoch=\d+\]\[)?batch=(\d+)/(\d+)\]:)|\bnum_updates=(\d+)\b|\bIter\(train\) +\[ *(\d+)/(\d+)\]",
     re.I,
@@ -93,6 +99,8 @@ def read(line: Line) -> list[Reading]:
         return [line.reading(ReadingKind.BANNER, NAME, label="saving", step=int(found[1][:18]))]
     if _FINISHED.search(text) is not None:
         return [line.reading(ReadingKind.BANNER, NAME, label="finished", detail="training finished")]
+    if _OTHERS.search(text) is not None:
+        return []
     metrics = _metrics(text)
     known = {key for name in metrics if (key := _key(name)) in vocabulary().plain}
     step, total, sure = _step(text)

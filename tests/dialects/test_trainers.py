@@ -304,6 +304,9 @@ def test_plain_lines_that_name_a_step_and_a_metric(line: str, step: int, total: 
         "{'model': {'hidden_size': 4096, 'num_hidden_layers': 32}, 'learning_rate': 1e-05}",
         "Traceback (most recent call last): step 9",
         "Epoch 3 begins, iter 4 of the outer loop",
+        "12:00:00 DEBUG Micro Step 3/8 | Loss: 0.0112 | Entropy: 0.3123 | Mismatch KL: 0.0011",
+        "validation step 3/50 loss 2.31",
+        "warmup steps: 100, loss scale 1.0",
     ],
 )
 def test_prose_with_a_step_in_it_is_no_progress(line: str) -> None:
