@@ -77,7 +77,7 @@ class _GateSaid(_Part):
 
 
 class _Answer(_Part):
-    schema_version: Literal[1]
+    schema_version: Literal[1] = 1
     ruling: Literal["KILL", "NO-KILL", "ERROR"]
     confidence: Literal["high", "medium", "low"]
     gates: Annotated[list[_GateSaid], Field(max_length=4)]

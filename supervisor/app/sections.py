@@ -150,7 +150,8 @@ class ApprovalsSection(Section):
 
 class ExternalSection(Section):
     """A judge of your own: a program that gets the evidence folder and a JSON request on its standard input, and prints one verdict
-    as JSON. It can lower a verdict or add reasons; it can raise one to KILL only where the built-in gates have the evidence."""
+    as JSON. It can lower a verdict or add reasons; it can raise one to KILL only where the built-in gates have the evidence. It is
+    not asked where evidence is missing: that is an ERROR whoever judges."""
 
     command: tuple[str, ...] = ()
     """Program and arguments. Empty: none."""
@@ -168,6 +169,8 @@ class ExternalSection(Section):
 
 
 class ProbeSection(Section):
+    """Deep probes: what they may cost, how long their evidence is kept, and when one is made without being asked for."""
+
     timeout_s: float = Field(default=600, gt=0, le=86400)
     """Longest that all captures of one probe may take, seconds (PROBE-14)."""
     at_once: int = Field(default=2, ge=1, le=64)
