@@ -45,7 +45,7 @@ _STEP = re.compile(
     re.I,
 )
 _OTHERS = re.compile(
-    r"\b(?:micro|mini|inner|sub|local|env(?:ironment)?|eval(?:uation)?|val(?:idation)?|test|warm-?up|rollout|denoising|sampling)"
+    r"\b(?:micro|mini|inner|sub|local|env(?:ironment)?|eval(?:uation)?|val(?:idation)?|test|warm-?up|denoising)"
     r"[-_ ]?(?:steps?|batch(?:es)?|iter(?:ation)?s?)\b\s*[=:#]?\s*\[?\d",
     re.I,
 )
