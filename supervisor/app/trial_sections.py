@@ -47,7 +47,7 @@ class TrialsSection(Section):
 
     read: bool = True
     """`false`: none is read, and figures of trials are those of the logs."""
-    results_per_job: int = Field(default=500, ge=1, le=100_000)
+    results_per_job: int = Field(default=1000, ge=1, le=100_000)
     """Most results that are counted of one job in one tick; the rest waits for the next."""
     bytes_per_result: int = Field(default=2**20, ge=2**10, le=2**26)
     """A larger result is counted as ended and not read, bytes."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -99,7 +99,9 @@ class Trials:
         wanted = self._wanted(station, reading, runs)
         if not wanted:
             return frozenset()
-        answers = await self._answers(station, [each for each, _ in wanted.values()], wanted, now)
+        shared = _shared(each for each, _ in wanted.values())
+        own = [each for each, _ in wanted.values() if each.job_id not in shared]
+        answers = {**await self._answers(station, own, wanted, now), **shared}
         news, cursors = set(), []
         known = self._known.setdefault(station.name, {})
         for job, (asked, held) in wanted.items():
@@ -131,6 +133,7 @@ class Trials:
         known = self._known.setdefault(station.name, {})
         newest = {seen.key.id: seen for seen in (*reading.changed, *reading.ended)}
         found: list[tuple[float, Held, TrialPlace]] = []
+        running: set[str] = set()
         for job in station.memory.live:
             held = station.memory[job]
             seen = newest.get(job, held.observation)
@@ -146,6 +149,11 @@ class Trials:
                 del known[job]
             last = known[job].asked_at if job in known else None
             found.append((last.timestamp() if last else 0.0, held, place))
+            if not seen.state.ended:
+                running.add(job)
+        # What a link of a chain left is counted by the link that goes on in the same folder.
+        going_on = {place.where for _, held, place in found if held.key.id in running}
+        found = [each for each in found if each[1].key.id in running or each[2].where not in going_on]
         found.sort(key=lambda each: each[0])
         share = max(self.limits.bytes_per_result, self.limits.bytes_per_tick // max(1, len(found)))
         return {
@@ -193,6 +201,19 @@ class Trials:
             read_folders(station, folders, now, limit), asyncio.gather(*objects)
         )
         return {**from_folders, **dict(from_stores)}
+
+
+def _shared(wanted: Iterable[TrialsWanted]) -> dict[str, TrialRead]:
+    """Places that several running jobs name: whose trials are whose is not told, and none is counted for two."""
+    jobs: dict[str, list[str]] = {}
+    for each in wanted:
+        jobs.setdefault(each.place.where, []).append(each.job_id)
+    return {
+        job: TrialsUnread(f"jobs {', '.join(sorted(those)[:4])} write into it, and whose is whose is not told", where)
+        for where, those in jobs.items()
+        if len(those) > 1
+        for job in those
+    }
 
 
 def setting_of(station: Station, held: Held) -> TrialStoreSection | None:

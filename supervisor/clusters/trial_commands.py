@@ -7,6 +7,7 @@ the far side can know; every value passes through ``quoted``.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -24,7 +25,8 @@ JOB_STARTS_S = 120
 LOOK = r"""
 mark=$1 number=$2 dir=$3 of_jobs=$4 since=$5 began=$6 most=$7 each=$8 room=$9
 shift 9
-entries=$1 newest=$2 known=$3 times=$4
+entries=$1 newest=$2 known=$3 times=$4 reading_s=$5
+clock=$(date +%s)
 no() { printf '\n%s no %s %s\n' "$mark" "$number" "$(printf '%.300s' "$1" | tr '\n' ' ')"; exit 0; }
 if stat -c %Y / >/dev/null 2>&1; then
   changed() { xargs -0 stat -c '%Y %n' --; }
@@ -102,6 +104,10 @@ order=-n
       [ "$newest" = 0 ] || break
       continue
     fi
+    if [ $((taken % 16)) -eq 15 ] && [ $(($(date +%s) - clock)) -ge "$reading_s" ]; then
+      left=$((left + 1))
+      break
+    fi
     take trial "$at" "$name" "./$name/result.json" "$each"
     taken=$((taken + 1)) room=$((room - size))
   done
@@ -142,15 +148,17 @@ def script(wanted: Sequence[TrialsWanted], nonce: str, *, one_s: float, all_s: f
     }
     parts = [f"{name}={quoted(value)}" for name, value in values.items()]
     parts.append(_FRAME)
-    parts += [_call(number, each) for number, each in enumerate(wanted) if refused(each) is None]
+    parts += [_call(number, each, one_s / 2) for number, each in enumerate(wanted) if refused(each) is None]
     return "\n".join([*parts, "printf '\\n%s end\\n' \"$mark\""])
 
 
-def _call(number: int, each: TrialsWanted) -> str:
+def _call(number: int, each: TrialsWanted, reading_s: float) -> str:
+    """``reading_s``: seconds after which no further result is begun, so that on a slow file system a look ends whole."""
     words = (
         str(number), each.place.where, str(int(each.place.of_jobs)), str(int(each.since_s)),
         str(max(0, int(each.started_s) - JOB_STARTS_S)), str(int(each.results)), str(int(each.result_bytes)),
         str(int(each.total_bytes)), str(int(each.entries)), str(int(each.newest)), _known(each.known), str(JOB_TIMES),
+        str(math.ceil(reading_s)),
     )  # fmt: skip
     return "look " + " ".join(quoted(word) for word in words)
 

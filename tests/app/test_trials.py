@@ -234,6 +234,45 @@ async def test_a_job_that_ended_is_looked_at_once_more(tmp_path: Path) -> None:
     assert cluster.looks == looks
 
 
+async def test_trials_that_two_running_jobs_may_have_written_are_counted_for_neither(tmp_path: Path) -> None:
+    """Doubt moves nothing: tasks of an array that share one folder."""
+    world, cluster = an_evaluation(tmp_path / "jobs")
+    world.submit("2", "eval-other")
+    world.start("2")
+    world.print("2", f"trials_dir: {tmp_path / 'jobs'}\n".encode())
+    ended(tmp_path / "jobs", world, "a__1")
+    room, clock = room_over(tmp_path, cluster)
+    for _ in range(3):
+        held = await tick(room, clock, world, MINUTE)
+    await room.close()
+
+    assert "trials" not in held.run.metrics
+    assert held.run.trials_unread == "jobs 1, 2 write into it, and whose is whose is not told"
+
+
+async def test_a_link_of_a_chain_hands_its_folder_on(tmp_path: Path) -> None:
+    """CHAIN-2: the successor counts the whole folder, and the link before keeps what it had."""
+    from supervisor.model.job import JobState
+
+    jobs = tmp_path / "jobs"
+    world, cluster = an_evaluation(jobs, "datagen-a")
+    world.submit("2", "datagen-a", after="1")
+    world.print("2", f"trials_dir: {jobs}\n".encode())
+    ended(jobs, world, "a__1")
+    room, clock = room_over(tmp_path, cluster)
+    for _ in range(2):
+        await tick(room, clock, world, MINUTE)
+    world.end("1", JobState.TIMED_OUT)
+    ended(jobs, world, "b__2")
+    for _ in range(3):
+        first = await tick(room, clock, world, MINUTE)
+    second = room.stations[0].memory["2"]
+    await room.close()
+
+    assert first.run.trials_unread is None and first.run.metrics["trials"] == 2.0
+    assert second.run.trials_unread is None and second.run.metrics["trials"] == 2.0
+
+
 async def test_files_that_cannot_be_read_from_here_are_said_to_be_so(tmp_path: Path) -> None:
     """Kubernetes and iris: a folder in a pod is not read; an object store is their way."""
     world, _ = an_evaluation(tmp_path / "jobs")

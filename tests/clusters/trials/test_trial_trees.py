@@ -278,6 +278,25 @@ async def test_a_file_system_that_hangs_costs_its_own_time_and_the_others_are_re
     assert isinstance(told["43"], TrialsSeen)
 
 
+async def test_on_a_slow_file_system_a_look_ends_whole_with_what_it_could_read(tmp_path: Path) -> None:
+    """FIND-4: a bound in time is told like any other, and the next look goes on."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "head").write_text('#!/bin/sh\nsleep 0.1\nexec /usr/bin/head "$@"\n')
+    (programs / "head").chmod(0o755)
+    for number in range(60):
+        aged(write(tmp_path / "jobs", f"t{number:02d}__x", result("t__x")), 600 - number)
+    script = trial_commands.script([wanted(tmp_path / "jobs")], NONCE, one_s=4, all_s=60)
+
+    told = trial_trees.answers(
+        [wanted(tmp_path / "jobs")], NONCE, await SHELL.run(f"PATH={programs}:$PATH\n{script}", limit_s=60)
+    )["42"]
+
+    assert isinstance(told, TrialsSeen)
+    assert 15 <= len(told.results) < 60 and told.left >= 1
+    assert [file.name for file in told.results] == [f"t{number:02d}__x" for number in range(len(told.results))]
+
+
 def test_the_page_reads_and_walks_nothing() -> None:
     """FIND-1: no search, no recursion, nothing written."""
     words = set(re.findall(r"(?<![\w./-])[a-z]+(?![\w-])", trial_commands.LOOK))
