@@ -51,10 +51,27 @@ def _not_finite(facts: Facts, run: Followed, rule: str, key: str, hidden: bool) 
         text = f"{name} was {word} at {_step(bad[-1])}, and is a number again"
         return Finding(rule, Severity.NOTE, text, quotes, key=f"{rule}/finite")
     streak = len(row) >= health.streak_points or key != "grad_norm"
+    if key == "grad_norm" and _scaling(run, points, row, facts):
+        text = f"{name} is {word} at {_step(row[-1])}, as it is now and then while a half-precision loss scale is found"
+        return Finding(rule, Severity.NOTE, text, quotes, key=f"{rule}/finite")
     more = "; the loss is printed as 0.0 meanwhile" if hidden else ""
     silent = "; the optimiser takes no step while it is" if key == "grad_norm" else ""
     text = f"{name} is {word} since {_step(row[0])}{silent}{more}"
     return Finding(rule, Severity.FAULT if streak else Severity.WATCH, text, quotes, key=f"{rule}/finite")
+
+
+def _scaling(run: Followed, points: tuple[Point, ...], row: list[Point], facts: Facts) -> bool:
+    """A loss scale that is too large makes gradients infinite: in the first steps often, later once at a time. Losses stay
+    numbers meanwhile."""
+    if run.summary.hidden_nan:
+        return False
+    losses = [point for key in LOSSES[facts.held.bucket] for point in run.summary.series.get(key, ())[-len(row) :]]
+    if not losses or not all(math.isfinite(point.value) and point.value for point in losses):
+        return False
+    early = (
+        len(points) <= facts.limits.health.trend_points and (points[0].step or 0) <= facts.limits.health.trend_points
+    )
+    return early or (len(row) == 1 and math.isinf(row[0].value))
 
 
 def _skipped(facts: Facts, run: Followed, rule: str) -> Iterable[Finding]:

@@ -221,6 +221,18 @@ def test_a_loss_that_is_no_number_is_a_fault() -> None:
     assert (finding.rule, finding.severity.value, finding.text) == ("SFT-4", "fault", "loss is NaN since step 59")
 
 
+def test_a_half_precision_run_that_finds_its_loss_scale_is_healthy() -> None:
+    """SFT-4: the first gradients overflow, and one now and then; the losses are numbers all the time."""
+    first = {step: said("1.9", value) for step, value in ((1, "inf"), (2, "nan"), (3, "inf"))}
+
+    assert rules_in(sft_run(1, 3, 916, changes=first), bucket="sft") == {("SFT-4", "note")}
+    assert rules_in(sft_run(1, 60, 916, changes={60: said("1.2", "inf")}), bucket="sft") == {("SFT-4", "note")}
+    lasts = {step: said("1.2", "inf") for step in (59, 60)}
+    assert rules_in(sft_run(1, 60, 916, changes=lasts), bucket="sft") == {("SFT-4", "fault")}
+    hidden = {step: said("0.0", "nan") for step in (1, 2)}
+    assert ("SFT-4", "fault") in rules_in(sft_run(1, 2, 916, changes=hidden), bucket="sft")
+
+
 def test_a_loss_of_zero_beside_a_gradient_of_nan_is_one_too() -> None:
     """SFT-4: the Trainer prints 0.0 for a loss that is none."""
     log = sft_run(1, 60, 916, changes={step: said("0.0", "nan") for step in (59, 60)})
