@@ -18,6 +18,8 @@ from supervisor.model.errors import Unproven
 log = structlog.get_logger("supervisor.evidence")
 
 PACKED_AFTER = timedelta(days=1)
+UNJUDGED = timedelta(hours=1)
+"""A folder that no verdict names may be under judgement for so long."""
 _WORTH_PACKING = 4096
 
 
@@ -65,7 +67,7 @@ def tidy(root: Path, needed: Mapping[str, bool], now: datetime, keep: timedelta,
     for each in sorted(folders, key=lambda one: one.taken_at):
         if left <= keep_bytes:
             break
-        if each.needed or not _drop(each.path):
+        if each.needed or now - each.taken_at < UNJUDGED or not _drop(each.path):
             continue
         dropped += 1
         for file, size in each.files:

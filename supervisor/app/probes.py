@@ -50,6 +50,8 @@ log = structlog.get_logger("supervisor.probes")
 KIND = "probe"
 LEASE = timedelta(minutes=5)
 """After this an errand whose daemon died may be claimed by another; kept alive while it is worked on."""
+ALIVE = timedelta(seconds=60)
+"""A daemon without a sign of life for longer is not waited for."""
 BROKEN_TRIES = 5
 """After so many tries that a fault of ours ended, a probe is given up."""
 REFRESHED = "it refreshes the evidence of an approved kill"
@@ -133,6 +135,8 @@ class Probes:
             return
         name = held.key.cluster
         if name not in {each.name for each in self.stations}:
+            if await self._others(now):
+                return  # its cluster may be another daemon's
             await self._answer(request.id, f"failed: cluster {name} is not in the daemon's config")
             return
         if not held.life.phase.live:
@@ -143,6 +147,11 @@ class Probes:
         )
         ahead = now - timedelta(days=1)
         await self.writer.call(lambda store: store.queue_errand(wanted, now, due_at=ahead))
+
+    async def _others(self, now: datetime) -> bool:
+        """Whether another daemon shares this store now."""
+        beats = await self.writer.call(lambda store: store.heartbeats())
+        return any(each.daemon != self.owner and now - each.beat_at < ALIVE for each in beats)
 
     async def _answer(self, request: object, words: str) -> None:
         if isinstance(request, int):

@@ -323,6 +323,14 @@ def test_what_is_older_than_allowed_goes_and_then_the_oldest_until_the_rest_fits
     assert done.bytes_left <= 115_000
 
 
+def test_a_folder_that_may_still_be_under_judgement_does_not_go_however_full_it_is(evidence):
+    path = written(evidence, captured=pieces(os.urandom(50_000))).path
+
+    assert tidy(evidence.root, {}, NOON + HOUR / 2, 30 * DAY, 1).dropped == 0
+    assert path.exists()
+    assert tidy(evidence.root, {}, NOON + 2 * HOUR, 30 * DAY, 1).dropped == 1
+
+
 def test_what_a_crash_left_goes_after_a_day_and_not_before(evidence):
     path = evidence.name(some_key(), "1-p1")
     evidence.begin(path)

@@ -21,6 +21,7 @@ from supervisor.model.job import JobState
 from supervisor.model.lifecycle import Phase
 from supervisor.model.probe import Role, Ruling, Score
 from supervisor.model.proposals import ProposalState
+from supervisor.model.records import Heartbeat
 from tests.scripted import ScriptedCluster, World
 from tests.scripted_captures import captures
 from tests.some import HOUR, MINUTE, NOON
@@ -597,3 +598,20 @@ async def test_a_daemon_that_ends_in_the_midst_of_a_probe_gives_it_back_at_once(
     await probed.probe(timedelta(seconds=1))
 
     assert len(probed.verdicts()) == 1
+
+
+async def test_a_request_for_a_cluster_of_another_daemon_is_left_to_that_one(probed):
+    """House, idea 5: several daemons share a store."""
+    await probed.until_running()
+    number = probed.store.ask("probe", "alice@box", probed.clock[0], {"row": probed.held().row})
+    beat = Heartbeat(
+        daemon="other:1:1", host="other", pid=1, version="1", started_at=NOON, beat_at=probed.clock[0], interval_s=900, next_tick_at=None
+    )  # fmt: skip
+    probed.store.beat(beat)
+    stations, probed.room.stations = probed.room.stations, []
+    await probed.probe()
+    assert probed.store.request(number).answered_at is None
+
+    await probed.probe(2 * MINUTE)
+    assert "not in the daemon's config" in probed.store.request(number).result
+    probed.room.stations = stations
