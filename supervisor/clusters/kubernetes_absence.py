@@ -135,6 +135,8 @@ class LastSeen:
                 told = await _deleted_under_its_pods(server, parts[0], key.incarnation)
         if told is not None and (last is None or told.state not in _FOLLOWS_FROM_DELETION):
             was = self._as_it_was(key, told.state)
+            if key not in self._seen:
+                was = replace(was, started_at=told.began, nodes=(told.node,) if told.node else ())
             reason = f"its record is gone; {told.reason}"
             return replace(was, scheduler_state=told.word, reason=reason, ended_at=told.at)
         if last is not None:
@@ -153,5 +155,5 @@ async def _deleted_under_its_pods(server: ApiServer, namespace: str, uid: str) -
     """
     for pod in reversed(await lost_pods(server, namespace, uid, (), _LAST_PODS)):
         if pod.end is not None and pod.end.state is JobState.CANCELLED:
-            return End(JobState.CANCELLED, "Deleted", f"pod {pod.name}: {pod.end.reason}", pod.end.at)
+            return replace(pod.end, reason=f"pod {pod.name}: {pod.end.reason}")
     return None

@@ -85,7 +85,17 @@ def past_attempts(
     found: list[Observation] = []
     attempt = latest.attempt - 1
     blank = replace(
-        latest, final=False, details=None, tasks=None, exit_code=None, signal=None, nodes=(), node_count=None
+        latest,
+        final=False,
+        details=None,
+        burn=None,
+        preemptions=None,
+        tasks=None,
+        started_at=None,
+        exit_code=None,
+        signal=None,
+        nodes=(),
+        node_count=None,
     )
     if main is not None and main.past is not None and main.restarts and attempt > 0:
         state, reason = end_of(main.past)
@@ -146,7 +156,16 @@ def past_attempts(
         end = lost.end
         reason = f"pod {plain(lost.name, 80)}: {end.reason}"
         found.append(
-            replace(blank, state=end.state, scheduler_state=end.word, reason=reason, ended_at=end.at, attempt=attempt)
+            replace(
+                blank,
+                state=end.state,
+                scheduler_state=end.word,
+                reason=reason,
+                started_at=end.began,
+                ended_at=end.at,
+                nodes=(end.node,) if end.node else (),
+                attempt=attempt,
+            )
         )
         attempt -= 1
     return tuple(one for one in found if one.ended_at is not None)

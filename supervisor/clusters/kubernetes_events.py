@@ -50,6 +50,9 @@ class End:
     word: str
     reason: str
     at: datetime
+    began: datetime | None = None
+    """When it was last started; None where events do not tell."""
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ async def events_of(server: ApiServer, namespace: str, **fields: str) -> Sequenc
         return ()
 
 
-def end_of(events: Iterable[Event]) -> End | None:
+def end_of(events: Sequence[Event]) -> End | None:
     """How their object ended, if they say so."""
     told = {
         event.reason: event
@@ -98,8 +101,20 @@ def end_of(events: Iterable[Event]) -> End | None:
         event = told.get(word)
         if event is not None and event.at is not None:
             shown = "Deleted" if word == "Killing" else word
-            return End(state, shown, plain(f"event {word}: {event.message or ''}".rstrip(": ")), event.at)
+            reason = plain(f"event {word}: {event.message or ''}".rstrip(": "))
+            return End(state, shown, reason, event.at, _began(events), _node(events))
     return None
+
+
+def _began(events: Sequence[Event]) -> datetime | None:
+    """Its containers start together: the first of them speaks for all."""
+    return min((event.at for event in events if event.reason == "Started" and event.at is not None), default=None)
+
+
+def _node(events: Sequence[Event]) -> str | None:
+    placed = [event.message or "" for event in events if event.reason == "Scheduled"]
+    _, to, node = placed[-1].rpartition(" to ") if placed else ("", "", "")
+    return plain(node, 253) if to else None
 
 
 def _restarts(event: Event) -> bool:

@@ -174,11 +174,12 @@ def test_jobs_of_all_fates_on_kubernetes_and_iris_seen_by_one_tick_after_another
     fleet.iris.until("the gang is heard", lambda: "step" in fleet.iris.lab("logs", fleet.path("gang")))
     fleet.tick()
     assert fleet.jobs(MARIN)["gang"]["phase"] == "running"
+    before = fleet.jobs(EAST)
 
     _fates_on_kubernetes(fleet)
     _fates_on_iris(fleet)
     fleet.tick()
-    _each_fate_on_kubernetes(fleet)
+    _each_fate_on_kubernetes(fleet, before)
     _what_a_pod_said_is_kept(fleet)
     _each_fate_on_iris(fleet)
     _a_name_used_again(fleet)
@@ -290,7 +291,7 @@ def _fates_on_iris(fleet: Fleet) -> None:
     fleet.iris.until_counts(fleet.path("again"), running=1)
 
 
-def _each_fate_on_kubernetes(fleet: Fleet) -> None:
+def _each_fate_on_kubernetes(fleet: Fleet, before: dict[str, Json]) -> None:
     jobs = fleet.jobs(EAST)
     assert {name: fate(jobs[name]) for name in jobs} == {
         "gated": ("bring_up", None, None, 1),
@@ -313,6 +314,8 @@ def _each_fate_on_kubernetes(fleet: Fleet) -> None:
     assert "event Killing" in reasons["leaves"], "nothing but its deletion tells how it ended"
     assert (jobs["victim"]["scheduler_state"], jobs["victim"]["started_at"]) == ("Unschedulable", None)
     assert "2 Insufficient nvidia.com/gpu" in reasons["victim"]
+    for known in ("started_at", "nodes"):
+        assert jobs["leaves"][known] == before["leaves"][known], "its end takes away nothing that was known"
     shown = fleet.show(jobs["victim"])
     assert attempts(shown) == [(1, "preempted", None), (2, "pending", None)]
     assert (shown["restarts"], shown["preemptions"]) == (budget(0, 6), budget(1, None))
@@ -392,7 +395,10 @@ def _second_lives(fleet: Fleet) -> None:
     """The same jobs under the same identity, in the attempts that followed."""
     victim, gang = fleet.jobs(EAST)["victim"], fleet.jobs(MARIN)["gang"]
     assert (victim["attempt"], victim["scheduler_state"], victim["outcome"]) == (2, "Running", None)
-    assert attempts(fleet.show(victim)) == [(1, "preempted", None), (2, "running", None)]
+    shown = fleet.show(victim)
+    assert attempts(shown) == [(1, "preempted", None), (2, "running", None)]
+    first, second = shown["attempts"]
+    assert first["started_at"] <= first["ended_at"] <= second["started_at"]
     assert (gang["attempt"], gang["scheduler_state"], gang["outcome"]) == (3, "running", None)
     shown = fleet.show(gang)
     assert attempts(shown) == [(1, "preempted", None), (2, "node_failed", None), (3, "running", None)]

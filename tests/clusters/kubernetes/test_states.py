@@ -196,6 +196,10 @@ async def test_a_job_whose_pod_was_preempted_is_in_its_second_attempt(kube_lab: 
     assert (seen.state, seen.scheduler_state) == (JobState.PENDING, "Unschedulable")
     (before,) = [one for one in reading.ended if one.name == "victim"]
     assert (before.state, before.attempt, before.final) == (JobState.PREEMPTED, 1, False)
+    assert (before.started_at, before.nodes) == (first.started_at, first.nodes), (
+        "its own, not those of the next attempt"
+    )
+    assert (before.burn, before.preemptions) == (None, None)
 
 
 def _phases(lab: KubeLab, path: str) -> list[str]:
@@ -366,7 +370,10 @@ async def test_services_are_no_jobs(kube_lab: KubeLab, eyes: Eyes) -> None:
     assert reading.lines == {}
 
 
-async def test_a_job_that_is_gone_with_its_pods_stopped_was_deleted(kube_lab: KubeLab, eyes: Eyes) -> None:
+@pytest.mark.parametrize("started_anew", [False, True])
+async def test_a_job_that_is_gone_with_its_pods_stopped_was_deleted(
+    kube_lab: KubeLab, eyes: Eyes, eyes_of: MakeEyes, started_anew: bool
+) -> None:
     """POLL-5: its own events say nothing; those of its pod do, to a supervisor that was started anew too."""
     kube_lab.create(eyes.namespace, job("leaves", pod("x", "running")))
     await settled_gang(kube_lab, eyes, "leaves", 1)
@@ -374,8 +381,10 @@ async def test_a_job_that_is_gone_with_its_pods_stopped_was_deleted(kube_lab: Ku
     path = f"/apis/batch/v1/namespaces/{eyes.namespace}/jobs/leaves"
     kube_lab.must("DELETE", path, {"propagationPolicy": "Foreground"})
     kube_lab.until("it is gone", lambda: kube_lab.call("GET", path)[0] == 404, timeout=60)
+    last = eyes_of() if started_anew else eyes
+    last.watch = eyes.watch
 
-    (ended,) = (await eyes.poll()).ended
+    (ended,) = (await last.poll()).ended
 
     assert (ended.key, ended.state, ended.scheduler_state) == (seen.key, JobState.CANCELLED, "Deleted")
     assert ended.reason is not None
