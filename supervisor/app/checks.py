@@ -11,7 +11,7 @@ from pathlib import Path
 from supervisor.app.clock import utc_now
 from supervisor.app.fleet import Station
 from supervisor.app.settings import Settings
-from supervisor.app.trials import store_checks
+from supervisor.app.trial_settings import store_checks
 from supervisor.app.watchroom import station_for
 from supervisor.model.errors import SupervisorError
 from supervisor.model.polling import Check

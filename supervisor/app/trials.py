@@ -5,23 +5,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import structlog
 
 from supervisor.app.fleet import Station
-from supervisor.clusters.object_store import NoCredentials, ObjectStores, StoreAccess, ready
+from supervisor.app.trial_settings import access_of, setting_of
+from supervisor.clusters.object_store import ObjectStores
 from supervisor.dialects.places import place_of
 from supervisor.dialects.trial_counts import Count, count, counts_of
 from supervisor.model.errors import ClusterError
 from supervisor.model.facts import Followed, Held
 from supervisor.model.job import JobState
-from supervisor.model.polling import Check, Polled
+from supervisor.model.polling import Polled
 from supervisor.model.records import LogCursor
 from supervisor.model.trials import (
     CURSOR,
@@ -40,7 +39,7 @@ from supervisor.model.trials import (
 )
 
 if TYPE_CHECKING:
-    from supervisor.app.trial_sections import TrialsSection, TrialStoreSection
+    from supervisor.app.trial_sections import TrialsSection
     from supervisor.app.writing import Writer
 
 log = structlog.get_logger("supervisor.trials")
@@ -50,6 +49,8 @@ LEAVES_TRIALS = ("eval", "datagen", "rl")
 AT_ONCE = 4
 """Object stores asked at once for one cluster."""
 NO_WAY = "the files of this kind of cluster cannot be read from here; trials in an object store can"
+NODE_OWN = ("/dev/shm/", "/tmp/", "/var/tmp/", "/local/", "/run/")  # noqa: S108 (nothing is written there)
+"""Folders that each compute node of a Slurm cluster has for itself."""
 NOWHERE = TrialsUnread("nothing tells where its trials lie", "its command, its log, trial_stores in the config")
 STORES = ObjectStores()
 """Clients of object stores; kept open for the life of the process."""
@@ -192,7 +193,7 @@ class Trials:
 
         async def from_store(each: TrialsWanted) -> tuple[str, TrialRead]:
             async with gate:
-                access = _access(setting_of(station, asked[each.job_id][1]))
+                access = access_of(setting_of(station, asked[each.job_id][1]))
                 return each.job_id, await self.stores.read(each, access, limit_s=limit)
 
         folders = [each for each in wanted if not each.place.in_object_store]
@@ -214,12 +215,6 @@ def _shared(wanted: Iterable[TrialsWanted]) -> dict[str, TrialRead]:
         if len(those) > 1
         for job in those
     }
-
-
-def setting_of(station: Station, held: Held) -> TrialStoreSection | None:
-    """The first entry of ``trial_stores`` that fits the job's name."""
-    name = held.observation.name
-    return next((each for each in station.section.trial_stores if fnmatchcase(name, each.jobs)), None)
 
 
 def chosen_place(station: Station, held: Held, told: Mapping[str, str] | None) -> TrialPlace | None:
@@ -267,33 +262,17 @@ async def read_folders(
         reason = error.text
     else:
         missing = TrialsUnread("no answer for it", "")
-        return {each.job_id: answers.get(each.job_id, missing) for each in wanted}
+        return {each.job_id: _told(station, each, answers.get(each.job_id, missing)) for each in wanted}
     return {each.job_id: TrialsUnread(reason, f"ls {each.place.where}") for each in wanted}
 
 
-def _access(setting: TrialStoreSection | None) -> StoreAccess:
-    if setting is None:
-        return StoreAccess()
-    return StoreAccess(
-        endpoint_url=setting.endpoint_url or None,
-        region=setting.region or None,
-        profile=setting.profile or None,
-        credentials_file=setting.credentials_file,
-    )
-
-
-def store_checks(station: Station) -> list[Check]:
-    """One line for each configured object store: whether it could be asked at all (POLL-12). Nothing is asked."""
-    lines = []
-    for each in station.section.trial_stores:
-        if not each.read or not (each.place.startswith("s3://") or each.endpoint_url or each.credentials_file):
-            continue
-        what = f"trials of {each.jobs}"
-        try:
-            lines.append(Check(what, "ok", f"{each.place or 'where the jobs say'}: {ready(_access(each), os.environ)}"))
-        except NoCredentials as error:
-            lines.append(Check(what, "fail", str(error)))
-    return lines
+def _told(station: Station, asked: TrialsWanted, answer: TrialRead) -> TrialRead:
+    """With the likely reason where a login node lacks a folder that only the compute nodes have."""
+    absent = isinstance(answer, TrialsUnread) and answer.not_there
+    if not absent or station.kind != "slurm" or not asked.place.where.startswith(NODE_OWN):
+        return answer
+    assert isinstance(answer, TrialsUnread)
+    return replace(answer, reason=f"{answer.reason}; it is the compute node's own, which no login node sees")
 
 
 def _cursor(row: int, place: TrialPlace, state: Mapping[str, object]) -> LogCursor:
@@ -357,7 +336,7 @@ async def sample(station: Station, held: Held, newest: int, limit_bytes: int, no
     )
     limit = station.section.deadline_s
     if place.in_object_store:
-        answer = await STORES.read(wanted, _access(setting_of(station, held)), limit_s=limit)
+        answer = await STORES.read(wanted, access_of(setting_of(station, held)), limit_s=limit)
     else:
         answer = (await read_folders(station, [wanted], now, limit))[held.key.id]
     if isinstance(answer, TrialsUnread):

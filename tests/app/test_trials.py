@@ -13,14 +13,15 @@ import pytest
 from supervisor.app.fleet import Station
 from supervisor.app.settings import ClusterSection
 from supervisor.app.trial_sections import TrialStoreSection
-from supervisor.app.trials import chosen_place, sample, store_checks
+from supervisor.app.trial_settings import store_checks
+from supervisor.app.trials import chosen_place, read_folders, sample
 from supervisor.app.watchroom import Watchroom
 from supervisor.clusters import trial_trees
 from supervisor.clusters.host_settings import HostSettings
 from supervisor.clusters.local import LocalShell
 from supervisor.model.facts import Held
 from supervisor.model.job import Details
-from supervisor.model.trials import CURSOR, TrialRead, TrialsUnread, TrialsWanted
+from supervisor.model.trials import CURSOR, TrialPlace, TrialRead, TrialsUnread, TrialsWanted
 from supervisor.store.store import Store
 from tests.s3_server import S3Server, _s3_process, s3  # noqa: F401  fixtures
 from tests.scripted import ScriptedCluster, World
@@ -323,6 +324,25 @@ async def test_a_sample_of_a_job_of_which_nothing_tells_where_its_trials_lie(tmp
 
     assert told.place is None
     assert told.missing is not None and told.missing.reason == "nothing tells where its trials lie"
+
+
+async def test_a_folder_of_the_compute_nodes_own_is_told_as_such() -> None:
+    """FIND-2: its absence on the login node is no absence."""
+
+    class Login:
+        async def read_trials(self, wanted: Sequence[TrialsWanted], now: datetime) -> Mapping[str, TrialRead]:
+            return {each.job_id: TrialsUnread("not there: no such folder", "ls") for each in wanted}
+
+    station = Station("alpha", ClusterSection(name="a", kind="slurm", of_kind=HostSettings()), Login())  # type: ignore[arg-type]
+    asked = [
+        TrialsWanted(job_id=where, place=TrialPlace(where, "x"))
+        for where in ("/dev/shm/trials/j1", "/scratch/trials/j1")
+    ]
+    told = await read_folders(station, asked, NOON, 5)
+
+    reasons = {job: answer.reason for job, answer in told.items() if isinstance(answer, TrialsUnread)}
+    assert "compute node's own" in reasons["/dev/shm/trials/j1"]
+    assert reasons["/scratch/trials/j1"] == "not there: no such folder"
 
 
 def placed(section: TrialStoreSection | None, bucket: str = "eval", **details: object) -> str | None:
