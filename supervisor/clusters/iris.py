@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 from supervisor.clusters.iris_calls import PAGE, Controller, NotAllowed, NotThere, Way
+from supervisor.clusters.iris_capture import IrisProbe
 from supervisor.clusters.iris_check import checks
 from supervisor.clusters.iris_clock import Clock
 from supervisor.clusters.iris_details import DetailBook
@@ -38,6 +39,7 @@ from supervisor.model.job import JobKey, Observation
 from supervisor.model.logs import LogRead, LogStat, LogUnread, LogWanted
 from supervisor.model.polling import Check, Polled, Reading, Unreached, Watch
 from supervisor.model.ports import Approval, CancelReceipt
+from supervisor.model.probe import Captured, CaptureWanted, Remains
 
 _MOST_JOBS, _MOST_PASSES = 200_000, 3
 _LATE = timedelta(seconds=60)
@@ -335,6 +337,22 @@ class IrisCluster:
             text = error.text if sent else f"nothing was sent: {error.text}"
             return CancelReceipt(None if sent else False, text)
         return CancelReceipt(True, f"TerminateJob of {path}, submitted at {job.incarnation} ms, was accepted")
+
+    # -- probe ---------------------------------------------------------------------------------------------------------
+
+    async def capture(self, wanted: CaptureWanted, now: datetime) -> Sequence[Captured]:
+        async with self._reached(now) as (controller, _):
+            return await IrisProbe(cluster=self._name, controller=controller, pods=self._pods).capture(wanted, now)
+
+    async def remains(self, seen: Observation, now: datetime) -> Remains:
+        limit_s = self._settings.poll_timeout_s
+        try:
+            async with asyncio.timeout(limit_s), self._reached(now) as (controller, _):
+                return await IrisProbe(cluster=self._name, controller=controller, pods=self._pods).remains(seen, now)
+        except TimeoutError:
+            return Remains(failure=TookTooLong(self._name, "what remains", limit_s).text)
+        except ClusterError as error:
+            return Remains(failure=error.text)
 
     # -- check ---------------------------------------------------------------------------------------------------------
 

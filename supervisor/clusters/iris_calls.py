@@ -23,6 +23,7 @@ from supervisor.clusters.iris_text import (
     Health,
     JobAnswer,
     JobsPage,
+    JobStatus,
     LogsAnswer,
     NotAnAnswer,
     Nothing,
@@ -51,6 +52,7 @@ PAGE = 500
 """Jobs of one answer; no controller gives more."""
 LINES = 4000
 """Log lines of one answer."""
+_MOST_BELOW = 20_000
 _MOST_BYTES = 128 * 2**20
 _CHUNK = 2**18
 
@@ -130,7 +132,7 @@ class Controller:
     # -- what can be asked ---------------------------------------------------------------------------------------------
 
     async def jobs(self, user: str, offset: int) -> JobsPage:
-        """One page of a user's jobs, children among them, in the order of their submission."""
+        """One page of a user's jobs, or of those below ``USER/JOB``, children among them, in the order of their submission."""
         query = {
             "scope": "JOB_QUERY_SCOPE_ALL",
             "jobIdPrefix": f"/{user}/",
@@ -148,6 +150,25 @@ class Controller:
     async def job(self, path: str) -> JobAnswer:
         """One job. Raises NotThere."""
         return await self._asked(JOB_STATUS, {"jobId": path}, JobAnswer)
+
+    async def job_record(self, path: str) -> dict[str, Any]:
+        """One job as the controller gives it, with all that was asked for: keep of it only what may be kept. Raises NotThere."""
+        return await self._asked(JOB_STATUS, {"jobId": path}, dict[str, Any])
+
+    async def task_records(self, path: str) -> dict[str, Any]:
+        """Its tasks as the controller gives them."""
+        return await self._asked(LIST_TASKS, {"jobId": path}, dict[str, Any])
+
+    async def below(self, path: str) -> tuple[JobStatus, ...]:
+        """Jobs below one, ended ones too. Raises AnswerUnusable where they are not listed whole."""
+        found: list[JobStatus] = []
+        while True:
+            page = await self.jobs(path.removeprefix("/"), len(found))
+            found += page.jobs
+            if not page.has_more:
+                return tuple(found)
+            if not page.jobs or len(found) > _MOST_BELOW:
+                raise AnswerUnusable(self._cluster, f"ListJobs: the children of {path} are not listed whole")
 
     async def tasks(self, path: str) -> TasksAnswer:
         """Tasks of one job. Of a job that is not there it is empty, and proves nothing."""

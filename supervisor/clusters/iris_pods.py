@@ -7,9 +7,10 @@ and so are the readable labels. Where the exact path is annotated, it must be th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,6 +30,8 @@ SELECTOR = "iris.managed=true,iris.runtime=iris-kubernetes"
 _KUEUE = ("kueue.x-k8s.io", "Workload")
 _PAGE, _MOST_PAGES = 500, 400
 _TERMINATING_LIMIT = timedelta(minutes=5)
+
+T = TypeVar("T")
 
 PodKey = tuple[str, int]
 """Hash of the task's path, and number of the attempt."""
@@ -133,6 +136,14 @@ class PodBook:
     async def read(self, now: datetime) -> dict[PodKey, PodRead]:
         """All pods of iris in its namespace: one request per 500. Raises ClusterError."""
         return await self._session.run(now, lambda server: self._read(server, now))
+
+    @property
+    def namespace(self) -> str:
+        return self._source.namespace
+
+    async def run(self, now: datetime, work: Callable[[ApiServer], Coroutine[Any, Any, T]]) -> T:
+        """Ask its API server for something else, under the credentials in force. Raises ClusterError."""
+        return await self._session.run(now, work)
 
     def close(self) -> None:
         self._session.close()

@@ -49,11 +49,11 @@ class _Found:
     """Another object bears its name: nothing that is found is its own."""
     pods: list[PodRead] = field(default_factory=list)
     """All of its pods that have not ended, if there are any; else all."""
-    every: int = 0
     why_no_pods: str | None = None
+    phases: str = ""
+    """How many of all its pods are in which phase."""
     verdict: str = ""
     """Of Kueue."""
-    phases: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class KubernetesProbe:
             return
         main = read_job(job, now, self.terminating_limit).main
         every = [read_pod(pod, now, self.terminating_limit) for pod in job.pods]
-        found.pods, found.every = pod_capture.in_order(every, main), len(every)
+        found.pods = pod_capture.in_order(every, main)
         found.verdict = job.verdict.text if job.verdict is not None else ""
         found.phases = ", ".join(
             f"{count} {phase or 'without a phase'}"
@@ -206,7 +206,7 @@ class KubernetesProbe:
         remarks = [f"pod {pod.name}: {each}" for pod, each in zip(pods, raw, strict=True) if isinstance(each, str)]
         remarks += [f"its own object: {found.why_no_owner}"] if found.why_no_owner else []
         remarks += [f"its pods: {found.why_no_pods}"] if found.why_no_pods else []
-        remarks += [f"it has {found.every} pods: {found.phases}"] if found.every else []
+        remarks += [f"its pods: {found.phases}"] if found.phases else []
         if not objects:
             return Captured(role=Role.RECORD, command=command, failure="\n".join(remarks) or "nothing of it is there")
         items = [kept(each, OBJECT) for each in objects]

@@ -117,6 +117,8 @@ async def _look(
 
 def why_closed(pod: PodRead) -> str | None:
     """Why there is nothing to look into; None while its main container runs."""
+    if pod.pod.spec.host_pid:
+        return f"pod {pod.name} shares the process table of its node (hostPID): its own processes cannot be told from others"
     for status in pod.pod.status.container_statuses or ():
         if status.name == pod.container and status.state.running is not None:
             return None

@@ -54,6 +54,7 @@ class ContainerStatus(Part, frozen=True):
 
 class PodSpec(Part, frozen=True):
     node_name: str = ""
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
     active_deadline_seconds: int | None = None
     containers: tuple[Named, ...] = ()
     scheduling_gates: tuple[Named, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,26 +15,12 @@ from supervisor.model.errors import ClusterError
 from supervisor.model.job import NO_DETAILS, JobKey, JobState, Observation
 from supervisor.model.logs import LogWanted
 from supervisor.model.probe import Captured, CaptureWanted, Remains, Role
-from tests.contract.conftest import DRIVERS
-from tests.contract.driving import Driver, Watcher, approval_for
+from tests.contract.driving import Watcher, approval_for
 from tests.contract.test_backends import PRINTS, SILENT, log_of, running
 
 pytestmark = pytest.mark.lab
 
-NOT_YET = {"iris"}
 LIVE = (Role.DEVICES, Role.PROCESSES, Role.STACK, Role.GPU)
-
-
-def _params() -> Iterator[object]:
-    for name in sorted(DRIVERS):
-        without = pytest.mark.xfail(raises=AttributeError, strict=True, reason=f"{name} cannot be probed yet")
-        yield pytest.param(name, marks=without) if name in NOT_YET else name
-
-
-@pytest.fixture(params=_params())
-def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
-    with DRIVERS[request.param](request) as made:
-        yield made
 
 
 async def known(watcher: Watcher, name: str, script: str) -> Observation:
@@ -42,6 +28,19 @@ async def known(watcher: Watcher, name: str, script: str) -> Observation:
     job = await running(watcher, name, script)
     await watcher.until("its log is known", lambda: watcher.listed[job].details is not None)
     return watcher.listed[job]
+
+
+async def until_said(watcher: Watcher, seen: Observation, words: bytes) -> bytes:
+    """The job's log, once it holds these words: what a job prints takes its time to where logs are kept."""
+    path = log_of(watcher, seen.key.id)
+    end = time.monotonic() + watcher.driver.patience_s
+    while time.monotonic() < end:
+        answers = await watcher.driver.cluster.read_logs([LogWanted(seen.key.id, path, 0, 2**16)], datetime.now(UTC))
+        text: bytes = getattr(answers[seen.key.id, path], "data", b"")
+        if words in text:
+            return text
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"{words!r} was not to be read of {path}: {answers}")
 
 
 async def captured(watcher: Watcher, seen: Observation, **changes: object) -> Sequence[Captured]:
@@ -60,7 +59,7 @@ def of(pieces: Sequence[Captured], role: Role) -> list[Captured]:
 async def test_the_evidence_of_a_running_job_is_its_record_its_log_and_what_its_processes_do(watcher: Watcher) -> None:
     """PROBE-1, PROBE-2: what could not be had is there too, with what was put out instead."""
     seen = await known(watcher, "rl-waits", f"echo step 17; {SILENT} & wait")
-    await asyncio.sleep(1)
+    await until_said(watcher, seen, b"step 17")
 
     pieces = await captured(watcher, seen)
 
@@ -109,9 +108,7 @@ async def test_a_job_is_none_the_worse_for_being_looked_at(watcher: Watcher) -> 
 
     ended = await watcher.until_ended(seen.key.id)
     assert (ended.state, ended.key) == (JobState.COMPLETED, seen.key)
-    path = log_of(watcher, seen.key.id)
-    answers = await watcher.driver.cluster.read_logs([LogWanted(seen.key.id, path, 0, 2**16)], datetime.now(UTC))
-    text = getattr(answers[seen.key.id, path], "data", b"")
+    text = await until_said(watcher, seen, b"line 100\n")
     assert text == b"".join(b"line %d\n" % n for n in range(1, 101))
 
 
