@@ -16,7 +16,7 @@ from supervisor.clusters.kubernetes_kinds import BY_WORD
 from supervisor.clusters.kubernetes_objects import plain
 from supervisor.clusters.kubernetes_states import read_job
 from supervisor.clusters.owners import Job
-from supervisor.clusters.pod_objects import Pod
+from supervisor.clusters.pod_objects import Pod, decode_pods
 from supervisor.clusters.pods import PodRead, read_pod
 from supervisor.model.job import JobState, Observation, TaskCounts
 
@@ -38,6 +38,30 @@ def some_pod(status: Json, spec: Json | None = None, **meta: Any) -> Pod:
         "status": status,
     }
     return msgspec.json.decode(json.dumps(thing), type=Pod)
+
+
+def test_a_page_of_pods_keeps_nothing_of_the_memory_that_it_was_read_from() -> None:
+    """The next page is read into the same memory; what was decoded, now or later, must not change with it."""
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
+    meta = {"namespace": "train", "creationTimestamp": "2026-07-01T11:00:00Z"}
+    items = [
+        {"metadata": meta | {"name": name, "uid": f"u-{name}", **more}, "spec": {}, "status": status}
+        for name, status, more in (
+            ("waits", {"phase": "Pending", "conditions": [waits]}, {}),
+            ("stays", {"phase": "Running", "conditions": [waits]}, {}),
+            ("leaves", {"phase": "Running", "conditions": [waits]}, {"deletionTimestamp": "2026-07-01T11:00:00Z"}),
+            ("silent", {"phase": "Failed", "conditions": None}, {}),
+        )
+    ]
+    memory = bytearray(json.dumps({"kind": "PodList", "metadata": {"continue": "more"}, "items": items}).encode())
+
+    page = decode_pods(memoryview(memory))
+    memory[:] = b"#" * len(memory)
+
+    assert page.metadata.resume == "more"
+    reasons = {pod.metadata.name: [one.reason for one in pod.status.conditions] for pod in page.items or ()}
+    # Of a pod that runs and stays no condition is used, and none is kept.
+    assert reasons == {"waits": ["Unschedulable"], "stays": [], "leaves": ["Unschedulable"], "silent": []}
 
 
 def read(status: Json, spec: Json | None = None, **meta: Any) -> PodRead:
