@@ -64,7 +64,7 @@ def test_the_columns_are_those_of_the_rulebook() -> None:
     assert titles["rl"][:6] == ["Step", "Reward", "Policy Loss", "Grad Norm", "Entropy", "TIS |log r|"]
     assert titles["sft"][:3] == ["Step", "Loss", "Grad Norm"]
     assert titles["datagen"] == ["Chunks", "Trials", "avg_turns", "Mean", "exc%"]
-    assert titles["eval"] == ["Trials", "pass-rate", "Mean", "top exc"]
+    assert titles["eval"] == ["Trials", "pass-rate", "Mean", "top exc", "Infra"]
     assert titles["other"] == []
 
 
