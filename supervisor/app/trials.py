@@ -16,7 +16,7 @@ from supervisor.app.fleet import Station
 from supervisor.app.trial_settings import access_of, setting_of
 from supervisor.clusters.object_store import ObjectStores
 from supervisor.dialects.places import place_of
-from supervisor.dialects.trial_counts import Count, count, counts_of
+from supervisor.dialects.trial_counts import Count, count, counts_of, same_count
 from supervisor.model.errors import ClusterError
 from supervisor.model.facts import Followed, Held
 from supervisor.model.job import JobState
@@ -111,18 +111,19 @@ class Trials:
             state = before.state
             if isinstance(answer, TrialsSeen):
                 state = await asyncio.to_thread(count, before.state, answer, now.timestamp())
-                if state != before.state and held.row is not None:
+                if held.row is not None and not same_count(before.state, state):
                     cursors.append(_cursor(held.row, asked.place, state))
             waits = isinstance(answer, TrialsUnread) and answer.reason == NO_TIME
             known[job] = _Known(asked.place.where, state, before.asked_at if waits else now)
             fresh = _facts(asked.place, state, answer, reading.clock_offset)
-            if fresh is not None and fresh != facts.get(job):
+            old = facts.pop(job, None)
+            if fresh is None:
+                continue
+            facts[job] = fresh
+            if old is None or replace(fresh, read_at=old.read_at) != old:
                 news.add(job)
-                facts[job] = fresh
                 if isinstance(answer, TrialsUnread) and not answer.not_there:
                     log.warning("trials.unread", job=str(held.ref), place=asked.place.where, reason=answer.reason)
-            elif fresh is None:
-                facts.pop(job, None)
         if cursors:
             await self.writer.call(lambda store: store.put_log_cursors(cursors))
         return frozenset(news)

@@ -135,6 +135,14 @@ def _swept(run: Count, seen: TrialsSeen, now_s: float) -> None:
         )
 
 
+def same_count(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
+    """Whether nothing was learnt between two states: then the earlier one may be kept in the store, and counts on as well."""
+    moving = {"read_at", "sweep_s", "since_s"}
+    return {key: value for key, value in before.items() if key not in moving} == {
+        key: value for key, value in after.items() if key not in moving
+    }
+
+
 def counts_of(state: Mapping[str, object]) -> TrialCounts | None:
     """What the state adds up to; None for a place that was never read.
 

@@ -141,6 +141,22 @@ async def test_counts_survive_the_daemon_and_no_result_is_counted_twice(tmp_path
         ]
 
 
+async def test_a_look_without_news_stores_nothing_and_examines_nothing(tmp_path: Path) -> None:
+    """House, idea 6: unchanged observations are not stored again."""
+    jobs = tmp_path / "jobs"
+    world, cluster = an_evaluation(jobs)
+    ended(jobs, world, "a__1")
+    room, clock = room_over(tmp_path, cluster)
+    versions = [(await tick(room, clock, world, MINUTE)).version for _ in range(5)]
+    station, trials = room.stations[0], room.sweeper.trials
+    assert trials is not None
+    facts = trials.facts(station)["1"]
+    await room.close()
+
+    assert versions[2:] == [versions[2]] * 3
+    assert facts.read_at is not None and facts.read_at >= world.now - MINUTE
+
+
 async def test_the_run_is_still_followed_beside_its_trials_after_a_restart(tmp_path: Path) -> None:
     """CHAIN-2: the counts' own row is not taken for the log's."""
     jobs = tmp_path / "jobs"
