@@ -480,3 +480,16 @@ def test_a_program_that_says_it_is_done_does_not_hang():
     log = STEPS + "{'train_runtime': 100.0, 'train_samples_per_second': 3.0, 'train_loss': 0.4, 'epoch': 1.0}\n"
 
     assert not judged(texts(**{"log.txt": log})).hard
+
+
+def test_two_probes_close_together_are_one_look():
+    """Within what it may be silent for, any slow step looks the same twice."""
+    alone = spinning(None)
+    moments_ago = EarlierProbe(
+        taken_at=NOON - timedelta(seconds=40),
+        ruling=Ruling.NO_KILL,
+        mark=Mark(at=NOON - timedelta(seconds=40)),
+        stack_digest=stacks.digest(stacks.of(alone)),
+    )
+
+    assert not liveness.judge(spinning(moments_ago)).hard
