@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from supervisor.buckets import KINDS
 from supervisor.model.job import JobState
 from supervisor.reports import status
@@ -175,7 +177,7 @@ async def _play(folder: Path) -> Played:
 
 
 def main() -> None:
-    logging.disable()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with tempfile.TemporaryDirectory() as folder:
         played = play(Path(folder))
     sys.stdout.write(played.text + "\n")
