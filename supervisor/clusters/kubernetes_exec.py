@@ -65,8 +65,8 @@ class _Heard:
             self.err += data[: STDERR_LIMIT - len(self.err)]
 
     def ran(self, exit_status: int | None, said: str = "") -> Ran:
-        err = bytes(self.err) + (f"\n{said}".encode() if said else b"")
-        return Ran(exit_status, bytes(self.out), err.strip(b"\n"), self.truncated)
+        err = b"\n".join(part for part in (bytes(self.err).rstrip(b"\n"), said.encode()) if part)
+        return Ran(exit_status, bytes(self.out), err, self.truncated)
 
 
 async def run(
