@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from supervisor.detectors import quoting
 from supervisor.model.facts import Facts
 from supervisor.model.findings import Finding, Severity
 from supervisor.model.lifecycle import Phase
@@ -15,8 +16,7 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     began = facts.observation.started_at
     if facts.held.life.phase is Phase.SUSPECT and facts.log.progress_at is None and began is not None:
         limit = facts.limits.bring_up_limit.total_seconds() / 60
-        yield Finding(
-            "LIVE-6",
-            Severity.WATCH,
-            f"no first progress since its start {began:%Y-%m-%d %H:%MZ}; limit {limit:.0f} min",
-        )
+        text = f"no first progress since its start {began:%Y-%m-%d %H:%MZ}; limit {limit:.0f} min"
+        run = facts.followed
+        last = quoting.place(run, run.summary.last_bring_up) if run is not None else ()
+        yield Finding("LIVE-6", Severity.WATCH, text, (*quoting.scheduler(facts), *last))

@@ -15,7 +15,8 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     """A normal restart is said with its successor's name; a broken chain is a fault."""
     outcome = facts.held.life.outcome
     if outcome is Outcome.HANDED_ON:
-        yield Finding("CHAIN-1", Severity.NOTE, f"time limit; goes on as {facts.successor}", key="CHAIN")
+        text = f"time limit; goes on as {facts.successor}"
+        yield Finding("CHAIN-1", Severity.NOTE, text, quoting.scheduler(facts), key="CHAIN")
     elif outcome is Outcome.TIMED_OUT:
         words = Quote(facts.evidence_source, None, facts.observation.scheduler_state)
         lost = "; traces may be stranded on disk" if facts.held.bucket == "datagen" else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from supervisor.detectors import quoting
 from supervisor.model.facts import Facts
 from supervisor.model.findings import Finding, Severity
 from supervisor.model.job import JobState
@@ -34,7 +35,9 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     reason = seen.reason or ""
     word = reason.split(",")[0].split("(")[0].strip()
     if word in HOPELESS:
-        yield Finding("LIVE-7", Severity.WATCH, f"will not start by itself: {HOPELESS[word]} ({reason})")
+        text = f"will not start by itself: {HOPELESS[word]} ({reason})"
+        yield Finding("LIVE-7", Severity.WATCH, text, quoting.scheduler(facts))
     elif seen.submitted_at is not None and now - seen.submitted_at >= facts.limits.pending_notice:
         why = f" ({reason})" if reason else ""
-        yield Finding("LIVE-7", Severity.NOTE, f"pending since {seen.submitted_at:%Y-%m-%d %H:%MZ}{why}")
+        text = f"pending since {seen.submitted_at:%Y-%m-%d %H:%MZ}{why}"
+        yield Finding("LIVE-7", Severity.NOTE, text, quoting.scheduler(facts))

@@ -19,6 +19,13 @@ def place(run: Followed, mark: Mark | None) -> tuple[Quote, ...]:
     return spoken(run, mark.said if mark is not None else None)
 
 
+def scheduler(facts: Facts) -> tuple[Quote, ...]:
+    """The scheduler's own words of it, as last read."""
+    seen = facts.observation
+    words = " ".join(filter(None, (seen.scheduler_state, seen.reason if seen.reason != "None" else None)))
+    return (Quote(facts.evidence_source, None, words),)
+
+
 def ended(end: PastEnd) -> Quote:
     """The scheduler's own words of how an attempt ended."""
     how = f" signal {end.signal}" if end.signal else f" exit {end.exit_code}" if end.exit_code is not None else ""
