@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from supervisor.app.evidence import Folder, open_folder
 from supervisor.dialects import follow, summarise
 from supervisor.dialects.malformed import Malformed
-from supervisor.dialects.trials import read_trial
+from supervisor.dialects.trials import read_job, read_trial
 from supervisor.gates import stacks
 from supervisor.model.diagnosis import SchedulerRecord
 from supervisor.model.errors import Unproven
@@ -22,7 +22,7 @@ from supervisor.model.facts import Facts, Held, Seen
 from supervisor.model.findings import Quote
 from supervisor.model.job import JobState, Observation
 from supervisor.model.probe import Case, Cause, EarlierProbe, Exhibit, Mark, PastAttempt, Role, Subject
-from supervisor.model.readings import RunSummary, Trial
+from supervisor.model.readings import RunSummary, Trial, TrialJob
 from supervisor.model.rulebook import Limits
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def case_of(
         runs=dict(_runs(folder, subject.bucket)),
         causes=dict(_causes(folder, prepared, scheduler)),
         trials=tuple(_trials(folder)),
+        trial_jobs=tuple(_trial_jobs(folder)),
         past=_past(folder),
         before=before,
     )
@@ -200,6 +201,17 @@ def _trials(folder: Folder) -> list[tuple[str, Trial]]:
             found.append((name, read_trial(folder.data(name), name)))
         except Malformed:
             continue  # it stays an exhibit that was read, and says nothing of a trial
+    return found
+
+
+def _trial_jobs(folder: Folder) -> list[tuple[str, TrialJob]]:
+    """The harness's own tally, where its file is among those of the trials."""
+    found = []
+    for name, _ in _files(folder, Role.TRIALS):
+        try:
+            found.append((name, read_job(folder.data(name))))
+        except Malformed:
+            continue
     return found
 
 

@@ -87,6 +87,9 @@ class DutyCycle:
         told: dict[str, float | int | str | None] = {"duty_trials": self.measured, "release_races": self.races}
         for name, spread in self.shares.items():
             told[f"{name}_share"] = round(spread.median, 4)
+            told[f"{name}_share_p10"] = round(spread.p10, 4)
+            told[f"{name}_share_p90"] = round(spread.p90, 4)
+            told[f"{name}_share_most"] = round(spread.most, 4)
         if self.setup_s is not None:
             told["setup_p90_s"] = round(self.setup_s.p90, 2)
         if self.teardown_s is not None:

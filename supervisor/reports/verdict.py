@@ -74,6 +74,33 @@ def _gate(score: GateScore) -> list[str]:
         lines.append(f"    cause:   {plain(score.cause)}")
     if score.fix:
         lines.append(f"    fix:     {plain(score.fix)}")
+    return lines + _duty_cycle(score)
+
+
+SHARES = {
+    "llm": "the model",
+    "tools": "tools",
+    "agent": "the agent, both",
+    "setup": "sandbox set-up",
+    "teardown": "teardown",
+    "lifecycle": "sandbox, both",
+    "verifier": "the verifier",
+}
+"""What a trial's time goes to, by the names of its measured shares (PROBE-12)."""
+
+
+def _duty_cycle(score: GateScore) -> list[str]:
+    """Where trials told their timings: numbers, and no word without them."""
+    facts = score.facts
+    rows = [(words, f"{name}_share") for name, words in SHARES.items() if facts.get(f"{name}_share") is not None]
+    if not rows:
+        return []
+    lines = [f"    time of {facts.get('duty_trials')} trials: median, 10th and 90th percentile, most"]
+    for words, key in rows:
+        told = [facts.get(key + end) for end in ("", "_p10", "_p90", "_most")]
+        numbers = "  ".join(f"{100 * value:5.1f} %" for value in told if isinstance(value, (int, float)))
+        lines.append(f"      {words:<16} {numbers}")
+    lines.append(f"      release races: {facts.get('release_races')}")
     return lines
 
 
@@ -270,6 +297,7 @@ def _gate_document(score: GateScore) -> dict[str, Any]:
         "cause": score.cause or None,
         "fix": score.fix or None,
         "confidence": score.confidence,
+        "facts": dict(score.facts),
     }
 
 

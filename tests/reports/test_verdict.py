@@ -213,3 +213,20 @@ def test_no_text_breaks_any_form(text: str):
     for made in (report.form(verdict), report.markdown(verdict), *report.brief(verdict)):
         assert_harmless(made)
     json.dumps(report.document(verdict))
+
+
+def test_the_duty_cycle_is_told_in_numbers_where_trials_told_them():
+    """PROBE-12: median, 10th and 90th percentile, most; and nothing where no trial did."""
+    facts = {
+        "duty_trials": 40,
+        "release_races": 0,
+        "llm_share": 0.89,
+        "llm_share_p10": 0.7,
+        "llm_share_p90": 0.95,
+        "llm_share_most": 0.97,
+    }
+    told = replace(a_verdict(), gates=(replace(a_verdict().gates[0], facts=facts),))
+
+    assert "time of 40 trials: median, 10th and 90th percentile, most" in report.form(told)
+    assert " 89.0 %   70.0 %   95.0 %   97.0 %" in report.form(told)
+    assert "time of" not in report.form(a_verdict())
