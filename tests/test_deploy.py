@@ -19,6 +19,8 @@ from tests.kube_lab import start_kube_lab
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = ROOT / "deploy" / "kubernetes" / "fleet-supervisor.yaml"
 
+EXEC = MANIFEST.with_name("probe-exec.yaml")
+
 
 @pytest.fixture(scope="module")
 def objects() -> dict[str, Any]:
@@ -31,6 +33,14 @@ def test_the_role_can_only_read(objects):
     assert not any(
         "secrets" in rule["resources"] or "*" in rule["resources"] for rule in objects["ClusterRole"]["rules"]
     )
+
+
+def test_the_right_to_exec_is_a_role_of_its_own_and_no_more():
+    """PROBE-14: nobody has it who did not ask for it."""
+    role, binding = yaml.safe_load_all(EXEC.read_text(encoding="utf-8"))
+
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "fleet-supervisor-probe"
 
 
 def test_the_role_covers_every_kind_that_is_asked_for(objects):
@@ -146,5 +156,7 @@ def test_a_real_api_server_takes_the_manifest(objects):
             path = PLACES[kind].format(namespace=namespace) + "?dryRun=All&fieldValidation=Strict"
             made = lab.must("POST", path, whole)
             assert made["kind"] == kind
+        for thing in yaml.safe_load_all(EXEC.read_text(encoding="utf-8")):
+            lab.must("POST", PLACES[thing["kind"]] + "?dryRun=All&fieldValidation=Strict", thing)
     finally:
         lab.clear(namespace)
