@@ -6,6 +6,7 @@ import asyncio
 import importlib.metadata
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from supervisor.app.clock import utc_now
@@ -97,7 +98,8 @@ async def _cluster(station: Station) -> Sequence[Check]:
     if station.cluster is None:
         return [Check(name, "fail", station.broken or "it could not be set up")]
     try:
-        return await asyncio.wait_for(station.cluster.check(now), timeout=station.section.deadline_s)
+        lines = await asyncio.wait_for(station.cluster.check(now), timeout=station.section.deadline_s)
+        return [replace(line, what=f"{station.name}: {line.what}") for line in lines]
     except TimeoutError:
         return [Check(name, "fail", f"no answer within {station.section.deadline_s:g} s")]
     except SupervisorError as error:

@@ -46,7 +46,7 @@ def read_ending(record: SchedulerRecord | None) -> Ending | None:
         if record.has_successor:
             return Ending(state, f"{said}, and a successor goes on", is_clean=True)
         return Ending(state, said, "walltime", "high")
-    if state.startswith(("CANCELLED", "CANCELED", "KILLED", "REVOKED")):
+    if state.startswith(("CANCELLED", "CANCELED", "KILLED", "REVOKED", "DELETED")):
         return Ending(state, said, "cancelled", "medium")
     if state in ("COMPLETED", "SUCCEEDED") or (not state and record.exit_code == 0 and not record.signal):
         return Ending(state or "0", said, is_clean=True)

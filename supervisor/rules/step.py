@@ -160,7 +160,7 @@ class _Walk:
         told = self._latest_end(held)
         if told is not None:
             later = told.key.incarnation != held.key.incarnation or (told.attempt or 0) > held.life.attempt
-            self._examine(held, Seen.ABSENT, told, "accounting", new_attempt=later)
+            self._examine(held, Seen.ABSENT, _filled(told, held), "accounting", new_attempt=later)
         elif self.polled.ends_read:
             source = "queue" if held.observation.state.ended else "absence"
             self._examine(held, Seen.ABSENT, held.observation, source)
@@ -184,9 +184,8 @@ class _Walk:
         known = held.observation
         news = known.state is not told.state or known.exit_code != told.exit_code or known.signal != told.signal
         if news or known.ended_at is None:
-            self._examine(
-                held, Seen.ABSENT, told, "accounting", new_attempt=told.key.incarnation != held.key.incarnation
-            )
+            later = told.key.incarnation != held.key.incarnation
+            self._examine(held, Seen.ABSENT, _filled(told, held), "accounting", new_attempt=later)
 
     def _only_in_accounting(self, job: str) -> None:
         """Jobs seen late: begun and ended between two readings, or before the first."""
@@ -414,6 +413,20 @@ def step(
     return _Walk(
         memory, polled, followed or {}, news, book, bucket_of, examine, now, standing or {}, trials or {}
     ).run()
+
+
+_LASTING = ("user", "submitted_at", "time_limit", "account", "partition", "group")
+_OF_THE_ATTEMPT = ("started_at", "nodes", "node_count", "burn", "preemptions")
+
+
+def _filled(told: Observation, held: Held) -> Observation:
+    """An end with what was known of the job before: what tells of ends may know little else, and what it leaves out did not
+    cease to be so."""
+    if told.key.incarnation != held.key.incarnation:
+        return told
+    same = (told.attempt or held.life.attempt) == held.life.attempt
+    known = {name: getattr(held.observation, name) for name in (*_LASTING, *(_OF_THE_ATTEMPT if same else ()))}
+    return replace(told, **{name: value for name, value in known.items() if not getattr(told, name)})
 
 
 def _without_secrets(details: Details | None) -> Details | None:

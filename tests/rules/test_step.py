@@ -16,7 +16,7 @@ from supervisor.model.polling import Polled
 from supervisor.rules.memory import Memory
 from supervisor.rules.step import step
 from tests.scripted import World
-from tests.some import BOOK, HOUR, MINUTE
+from tests.some import BOOK, HOUR, MINUTE, NOON, some_held, some_observation, some_polled
 
 
 class Watcher:
@@ -419,3 +419,19 @@ def test_a_job_held_as_vanished_that_is_listed_again_lives_again_whatever_its_lo
     watcher.look()
     assert (watcher.life("42").phase, watcher.life("42").outcome) == (Phase.SUSPECT, None), "its log is silent"
     assert (watcher.life("43").phase, watcher.life("43").outcome) == (Phase.RUNNING, None)
+
+
+def test_an_end_that_tells_little_takes_nothing_away_from_what_was_known():
+    """POLL-4: what accounting or a lifecycle record leaves out did not cease to be so."""
+    seen = some_observation(partition="gpu", time_limit=HOUR, nodes=("node01",), node_count=1, account="lab")
+    memory = Memory([some_held(observation=seen)])
+    told = some_observation(
+        state=JobState.FAILED, user=None, submitted_at=None, started_at=None, nodes=(), node_count=None, exit_code=3
+    )
+
+    steps = step(memory, some_polled(ended=[told]), BOOK, lambda *_: "other", lambda *_: (), NOON)
+
+    after = steps.changed["42"].observation
+    assert (after.state, after.exit_code) == (JobState.FAILED, 3)
+    kept = ("user", "submitted_at", "started_at", "partition", "time_limit", "account", "nodes", "node_count")
+    assert {name: getattr(after, name) for name in kept} == {name: getattr(seen, name) for name in kept}
