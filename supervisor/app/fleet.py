@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from supervisor.model.polling import Reading, Unreached
 from supervisor.model.records import ClusterState, ClusterStatus
 from supervisor.rules.memory import Memory
+from supervisor.rules.probing import Agenda
 
 if TYPE_CHECKING:
     from supervisor.app.settings import ClusterSection
@@ -33,6 +34,7 @@ class Station:
     status: ClusterStatus | None = None
     loaded: bool = False
     look_soon: set[str] = field(default_factory=set)
+    agenda: Agenda = field(default_factory=Agenda)
 
     @property
     def kind(self) -> str:
@@ -40,7 +42,7 @@ class Station:
 
     def forget(self) -> None:
         """Another daemon may have written meanwhile: load again before the next reading."""
-        self.memory, self.lines, self.loaded = Memory(), {}, False
+        self.memory, self.agenda, self.lines, self.loaded = Memory(), Agenda(), {}, False
 
     def skipped(self, now: datetime) -> bool:
         """POLL-9."""

@@ -26,7 +26,7 @@ from supervisor.model.polling import Polled, Reading, Unreached
 from supervisor.model.proposals import ProposalState
 from supervisor.model.records import PollRecord
 from supervisor.rules.memory import Memory
-from supervisor.rules.probing import Judged, errands
+from supervisor.rules.probing import Judged
 from supervisor.rules.step import Steps, step
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ class Sweeper:
         self.writer, self.rooms, self.follower, self.clock = writer, rooms, follower, clock
         self.owner, self.lease_s, self.trials = owner, lease_s, trials
         self.pace = pace
+        self._judged: dict[str, Judged] = {}
         self._busy: dict[str, asyncio.Lock] = {}
         self._visits: dict[str, asyncio.Task[Swept]] = {}
 
@@ -114,6 +115,7 @@ class Sweeper:
         started = self.clock()
         number = await self.writer.call(lambda store: store.begin_tick(started, self.owner))
         ours = await self.taken(stations, started)
+        await self._learn(stations)
         work = {}
         for station in stations:
             if station.name not in self._visits:
@@ -122,6 +124,12 @@ class Sweeper:
         done, _late = await asyncio.wait(work, timeout=budget_s) if work else (set(), set())
         swept = [task.result() if task in done else self._late(work[task], budget_s) for task in work]
         return TickDone(number, started, self.clock(), swept)
+
+    async def _learn(self, stations: list[Station]) -> None:
+        """What the rules must know of verdicts, read once a tick for all clusters. One that comes while they are polled is told
+        by the next look."""
+        names, pace = [each.name for each in stations], self.pace
+        self._judged |= await self.writer.call(lambda store: _judged(store, names, pace))
 
     def _begin(self, station: Station, number: int, ours: set[str]) -> None:
         task = asyncio.ensure_future(self.guarded(station, number, ours))
@@ -148,6 +156,7 @@ class Sweeper:
     async def look(self, stations: list[Station], tick: int) -> list[Swept]:
         """A narrower look between ticks: the same visit, counted to the tick before."""
         ours = await self.taken(stations, self.clock())
+        await self._learn(stations)
         return await asyncio.gather(*(self.guarded(station, tick, ours) for station in stations))
 
     async def guarded(self, station: Station, tick: int, ours: set[str]) -> Swept:
@@ -235,7 +244,7 @@ class Sweeper:
             return self._swept(station, "unknown", reading.reason, began)
         runs, rooms = self.follower.runs(station), self.rooms
         trials = self.trials.facts(station) if self.trials is not None else {}
-        judged = await self.writer.call(lambda store: _judged(store, station.name, self.pace))
+        judged = self._judged.get(station.name, NOTHING_JUDGED)
         steps = step(
             station.memory,
             reading,
@@ -248,7 +257,9 @@ class Sweeper:
             judged.standing,
             trials=trials,
         )
-        probes = errands(station.memory, steps.changed, steps.probe, judged, rooms.book, now, self.pace.every)
+        probes = station.agenda.errands(
+            station.memory, steps.changed, steps.probe, judged, rooms.book, now, self.pace.every
+        )
         live = len(station.memory.live) + sum(
             held.life.phase.live - (job in station.memory.live) for job, held in steps.changed.items()
         )
@@ -295,14 +306,18 @@ class Sweeper:
                 )
 
 
-def _judged(store: Store, cluster: str, pace: Pace) -> Judged:
-    """What the rules must know of verdicts: a few queries a cluster, none a job."""
+NOTHING_JUDGED = Judged()
+
+
+def _judged(store: Store, clusters: list[str], pace: Pace) -> dict[str, Judged]:
+    """A few queries, one of them a cluster and none a job."""
+    passed = store.passed_settings() if pace.new_settings else None
     waiting = store.proposals(ProposalState.OPEN, ProposalState.APPROVED)
-    return Judged(
-        standing=store.standing(cluster),
-        proposed={(each.job, each.attempt) for each in waiting if each.job.cluster == cluster},
-        passed=store.passed_settings() if pace.new_settings else None,
-    )
+    found = {}
+    for name in clusters:
+        proposed = {(each.job, each.attempt) for each in waiting if each.job.cluster == name}
+        found[name] = Judged(standing=store.standing(name), proposed=proposed, passed=passed)
+    return found
 
 
 def _without_history(store: Store, record: PollRecord) -> PollRecord:

@@ -205,33 +205,80 @@ class Judged:
     """Settings that passed; None where new settings are not to be probed."""
 
 
-def errands(
+class Agenda:
+    """Which probes of one cluster's jobs are wanted, decided anew only for jobs of which something is new.
+
+    A reading of thousands of unchanged jobs must cost next to nothing. All of it can be thrown away: then everything is decided
+    once more, and what was wanted before is the same errand as before.
+    """
+
+    def __init__(self) -> None:
+        self._decided: dict[str, tuple[Held, int, datetime | None]] = {}
+        """By id: the job as it was, its newest verdict, and when time alone could change the answer."""
+
+    def errands(
+        self,
+        memory: Memory,
+        changed: Mapping[str, Held],
+        asked: Collection[str],
+        judged: Judged,
+        book: Rulebook,
+        now: datetime,
+        every: timedelta,
+    ) -> list[ErrandWanted]:
+        """Probes that one reading makes wanted, the most urgent first; at most one of each job, however often it is wanted.
+
+        ``asked``: ids of jobs that became suspect by this reading, whether they were remembered before or not.
+        """
+        found: list[tuple[int, str, ErrandWanted]] = []
+        decided, standing = self._decided, judged.standing
+        jobs = memory.live.keys() | set(asked)
+        for job in jobs:
+            held = changed.get(job) or memory[job]
+            verdict = standing.get(held.key)
+            number = 0 if verdict is None else verdict.id
+            before = decided.get(job)
+            if (
+                before is not None
+                and before[0] is held
+                and before[1] == number
+                and (before[2] is None or now < before[2])
+            ):
+                continue
+            why, again = _decide(memory, held, verdict, judged, book, now, every)
+            decided[job] = (held, number, again)
+            if why is not None:
+                payload = {"why": why.reason, "priority": why.priority, "attempt": held.life.attempt}
+                found.append((why.priority, job, ErrandWanted("probe", held.key, payload, mark_of(held, verdict))))
+        for job in decided.keys() - jobs:
+            del decided[job]
+        return [errand for _, _, errand in sorted(found, key=lambda each: each[:2])]
+
+
+def _decide(
     memory: Memory,
-    changed: Mapping[str, Held],
-    asked: Collection[str],
+    held: Held,
+    verdict: Standing | None,
     judged: Judged,
     book: Rulebook,
     now: datetime,
     every: timedelta,
-) -> list[ErrandWanted]:
-    """Probes that one reading makes wanted, the most urgent first; at most one of each job, however often it is wanted.
+) -> tuple[ProbeWanted | None, datetime | None]:
+    """Whether a probe is wanted, and when time alone could change that; None: not before something else is new.
 
-    ``asked``: ids of jobs that became suspect by this reading, whether they were remembered before or not.
+    What is wanted stays wanted until its verdict comes, which is new then.
     """
-    found: list[tuple[int, str, ErrandWanted]] = []
-    for job in {*memory.live, *asked}:
-        held = changed.get(job) or memory[job]
-        if held.life.phase not in (Phase.SUSPECT, Phase.WEDGED) and held.bucket != "rl":
-            continue
-        verdict = judged.standing.get(held.key)
-        setting = setting_of(held, origin_of(memory, held)) if judged.passed is not None and held.bucket == "rl" else ""
-        waits = (held.key, held.life.attempt) in judged.proposed
-        limits = book.limits_of(held.bucket)
-        why = wanted(held, verdict, setting, judged.passed, now, limits, proposed=waits, every=every)
-        if why is not None:
-            payload = {"why": why.reason, "priority": why.priority, "attempt": held.life.attempt}
-            found.append((why.priority, job, ErrandWanted("probe", held.key, payload, mark_of(held, verdict))))
-    return [errand for _, _, errand in sorted(found, key=lambda each: each[:2])]
+    doubted, rl = held.life.phase in (Phase.SUSPECT, Phase.WEDGED), held.bucket == "rl" and judged.passed is not None
+    runs = held.observation.state is JobState.RUNNING and (doubted or held.life.phase is Phase.RUNNING)
+    if not runs or not (doubted or rl):
+        return None, None
+    setting = setting_of(held, origin_of(memory, held)) if rl else ""
+    waits = (held.key, held.life.attempt) in judged.proposed
+    limits = book.limits_of(held.bucket)
+    why = wanted(held, verdict, setting, judged.passed, now, limits, proposed=waits, every=every)
+    if why is not None or (not doubted and setting in (judged.passed or ())):
+        return why, None
+    return None, now + limits.suspect_look / 2
 
 
 def mark_of(held: Held, standing: Standing | None) -> str:

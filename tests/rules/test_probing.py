@@ -20,6 +20,8 @@ from supervisor.rules.probing import (
     SELDOM,
     SUSPECTED,
     UNTESTED,
+    Agenda,
+    Judged,
     fresh_flavour,
     hung_by,
     mark_of,
@@ -28,7 +30,7 @@ from supervisor.rules.probing import (
     setting_of,
     wanted,
 )
-from tests.some import HOUR, LIMITS, MINUTE, NOON, some_held, some_key, some_log, some_observation
+from tests.some import BOOK, HOUR, LIMITS, MINUTE, NOON, some_held, some_key, some_log, some_observation
 
 TRAIN = "python -m train --config configs/qwen.yaml --lr 1e-6 --seed 1 trainer.experiment_name=a output_dir=/scratch/a"
 
@@ -281,3 +283,74 @@ def test_neither_another_attempt_nor_a_lesser_verdict_hangs():
     assert hung_by(replace(a_wedge(), wedged=False), held, STILL) is None
     assert hung_by(replace(a_wedge(), ruling=Ruling.ERROR), held, STILL) is None
     assert hung_by(None, held, STILL) is None
+
+
+# -- the agenda --------------------------------------------------------------------------------------------------------
+
+
+def agreed(agenda, memory, standing=None, now=NOON, asked_for=(), changed=None, passed=frozenset(), proposed=()):
+    judged = Judged(standing=standing or {}, proposed=proposed, passed=passed)
+    return agenda.errands(memory, changed or {}, asked_for, judged, BOOK, now, 12 * MINUTE)
+
+
+def test_what_is_wanted_is_queued_once_and_again_only_after_its_verdict():
+    """RL-10: one in flight per job."""
+    held = a_job()
+    memory, agenda = Memory([held]), Agenda()
+
+    (first,) = agreed(agenda, memory)
+    assert agreed(agenda, memory, now=NOON + HOUR) == []
+    assert agreed(agenda, memory, {held.key: a_verdict(at=NOON + HOUR)}, NOON + HOUR) == []
+    (second,) = agreed(agenda, memory, {held.key: a_verdict(at=NOON + HOUR)}, NOON + 2 * HOUR)
+    assert first.dedupe != second.dedupe
+
+
+def test_an_agenda_that_was_lost_wants_the_very_same_errand_again():
+    """After a crash: the store keeps it once, by its mark."""
+    memory = Memory([a_job(phase=Phase.SUSPECT)])
+
+    assert agreed(Agenda(), memory) == agreed(Agenda(), memory)
+
+
+def test_suspects_come_before_new_settings():
+    memory = Memory([a_job(job="1"), a_job(job="2", phase=Phase.SUSPECT), a_job(job="3")])
+
+    assert [each.job.id for each in agreed(Agenda(), memory)] == ["2", "1", "3"]
+
+
+def test_a_job_that_became_suspect_by_its_first_reading_is_probed_too():
+    """It is not remembered yet."""
+    held = a_job(phase=Phase.SUSPECT)
+
+    (errand,) = agreed(Agenda(), Memory(), asked_for={"4711"}, changed={"4711": held})
+    assert errand.job == held.key
+
+
+def test_a_job_that_changed_is_decided_anew():
+    held = a_job()
+    memory, agenda = Memory([held]), Agenda()
+    passed = {setting_of(held)}
+    assert agreed(agenda, memory, passed=passed) == []
+    suspect = replace(held, life=Lifecycle(phase=Phase.SUSPECT, since=NOON))
+
+    (errand,) = agreed(agenda, memory, passed=passed, changed={"4711": suspect})
+    assert errand.payload["priority"] == SUSPECTED
+
+
+def test_a_kill_that_waits_or_was_denied_is_looked_at_by_the_clock_alone():
+    held = a_job(phase=Phase.WEDGED, life=Lifecycle(phase=Phase.WEDGED, since=NOON))
+    memory, agenda = Memory([held]), Agenda()
+    standing = {held.key: a_verdict(Ruling.KILL, at=NOON - MINUTE)}
+
+    assert agreed(agenda, memory, standing, proposed={(held.key, 1)}) == []
+    assert agreed(agenda, memory, standing, NOON + HOUR) == []
+    assert len(agreed(agenda, memory, standing, NOON + AGAIN_AFTER_KILL)) == 1
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.SUSPECT])
+@pytest.mark.parametrize("passed", [None, frozenset()])
+def test_the_agenda_wants_what_the_rule_wants(phase, passed):
+    held = a_job(phase=phase)
+
+    alone = wanted(held, None, setting_of(held), passed, NOON, LIMITS)
+    assert len(agreed(Agenda(), Memory([held]), passed=passed)) == (alone is not None)
