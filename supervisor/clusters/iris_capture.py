@@ -130,15 +130,25 @@ class IrisProbe:
         if not known.status.ended and not there:
             there.append(f"job {known.status.job_id} is {known.status.word}")
         there += [f"child {one.job_id} is {one.word}" for one in known.children if not one.ended]
+        problems = list(known.problems)
         if self.pods is not None:
-            hashes = {task_hash(task.id) for task in known.tasks}
-            found = await self.pods.read(now)
-            left = [pod for (task, _), pod in sorted(found.items()) if task in hashes and not pod.state.ended]
-            there += [pod_capture.pod_left(pod) for pod in left]
-        if not there and known.problems:
-            return Remains(failure="; ".join(known.problems))
+            try:
+                there += await self._pods_left(self.pods, known, now)
+            except ClusterError as error:
+                problems.append(f"its pods could not be asked: {error.text}")
         more = len(there) - _MOST_LEFT
-        return Remains(there=(*there[:_MOST_LEFT], *([f"{more} more of it are there"] if more > 0 else ())))
+        told = (*there[:_MOST_LEFT], *([f"{more} more of it are there"] if more > 0 else ()))
+        return Remains(there=told, failure="; ".join(problems) or None)
+
+    async def _pods_left(self, pods: PodBook, known: _Known, now: datetime) -> list[str]:
+        """Pods of any attempt of its tasks that have not ended. Raises ClusterError."""
+        hashes = {task_hash(task.id) for task in known.tasks}
+        found = await pods.read(now)
+        return [
+            pod_capture.pod_left(pod)
+            for (task, _), pod in sorted(found.items(), key=lambda each: each[0])
+            if task in hashes and not pod.state.ended
+        ]
 
     # -- what is there -------------------------------------------------------------------------------------------------
 
