@@ -19,6 +19,8 @@ from supervisor.model.job import Observation
 from supervisor.model.probe import Captured, CaptureWanted, Remains, Role
 
 _RECORD_BYTES = 2**20
+_SPARE_S = 5.0
+"""Between the time by which a look ends itself and the time at which it would be ended."""
 _LEAST_S = 10.0
 """Time that must be left for a look at the processes, seconds."""
 
@@ -90,14 +92,16 @@ class HostProbe:
             )
         if not asks:
             return found
-        limit_s = min(node_commands.seconds_needed(asks), ends - time.monotonic())
+        limit_s = min(node_commands.seconds_needed(asks) + _SPARE_S, ends - time.monotonic())
         if limit_s < _LEAST_S:
             why = f"no time was left of the {wanted.time_s:g} s that all captures have together"
             return found + node_text.failed(asks, look, why)
         nonce = secrets.token_hex(16)
         try:
             ran = await self.shell.run(
-                node_commands.script(nonce, asks), limit_s=limit_s, limit_bytes=node_commands.bytes_needed(asks)
+                node_commands.script(nonce, asks, limit_s - _SPARE_S),
+                limit_s=limit_s,
+                limit_bytes=node_commands.bytes_needed(asks),
             )
         except ClusterError as error:
             return found + node_text.failed(asks, look, error.text)

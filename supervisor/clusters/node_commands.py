@@ -82,14 +82,22 @@ if [ -r /proc/self/stat ]; then
   self=${self%% *}
 else self=$(ps -o pgid= -p "$$" | tr -d ' ')
 fi
+ends=$(($(date +%s) + within_s))
 part() {
-  name=$1 seconds=$2 bytes=$3
+  name=$1 seconds=$2 bytes=$3 now=$(date +%s)
   shift 3
-  printf '\n%s begin %s %s\n' "$mark" "$name" "$(date +%s)"
+  printf '\n%s begin %s %s\n' "$mark" "$name" "$now"
+  [ "$((ends - now))" -ge "$seconds" ] || seconds=$((ends - now))
+  if [ "$seconds" -lt 1 ]; then
+    printf 'no time was left of %s s\n%s status 75\n%s end %s 0 %s\n' "$within_s" "$mark" "$mark" "$name" "$now"
+    return
+  fi
+  export LOOK_SECONDS="$seconds"
   { limited "$seconds" sh -c "$framed" sh "$mark" "$bytes" "$@" </dev/null 2>/dev/null & } |
     limited "$((seconds + 3))" cat
-  ended=$?
-  printf '\n%s end %s %s %s\n' "$mark" "$name" "$ended" "$(date +%s)"
+  ended=$? then=$(date +%s)
+  [ "$((then - now))" -lt "$seconds" ] || ended=124
+  printf '\n%s end %s %s %s\n' "$mark" "$name" "$ended" "$then"
 }
 """
 )
@@ -219,9 +227,8 @@ def processes(whose: Whose, bytes_most: int, apart_s: int = SAMPLES_APART_S) -> 
 
 
 def stack(whose: Whose, bytes_most: int, seconds: float = 60, apart_s: int = 2) -> Ask:
-    """``seconds``: of which a third is kept for the threads by /proc, which always can be had."""
     words = f"{whose.words}: py-spy dump, else gdb, else /proc"
-    arguments = (str(PROCESSES_MOST), str(int(seconds * 2 / 3)), str(bytes_most // PROCESSES_MOST), str(int(apart_s)))
+    arguments = (str(PROCESSES_MOST), str(bytes_most), str(int(apart_s)))
     return Ask(Role.STACK, words, MEMBERS + STACK, (*_told(whose), *arguments), seconds, bytes_most + 2**16)
 
 
@@ -273,11 +280,15 @@ def look(whose: Whose, wanted: CaptureWanted, *, with_checkpoints: bool) -> tupl
     return tuple(asks)
 
 
-def script(nonce: str, asks: Sequence[Ask]) -> str:
-    """``nonce``: hexadecimal digits that nothing over there can know."""
+def script(nonce: str, asks: Sequence[Ask], within_s: float | None = None) -> str:
+    """``nonce``: hexadecimal digits that nothing over there can know. ``within_s``: what carries it waits longer than this.
+
+    Parts for which no time is left say so, and nothing is begun that would have to be cut off.
+    """
     if not re.fullmatch(r"[0-9a-f]{16,}", nonce):
         raise ValueError("a nonce is at least 16 hexadecimal digits")
-    lines = [f"mark={quoted(nonce)}", f"framed={quoted(_FRAMED)}", _OPENING]
+    within = seconds_needed(asks) if within_s is None else within_s
+    lines = [f"mark={quoted(nonce)}", f"within_s={int(within)}", f"framed={quoted(_FRAMED)}", _OPENING]
     for ask in asks:
         # The two words that only the far side knows stand where the members' script expects them.
         given = " ".join(

@@ -200,7 +200,8 @@ listed 2
 """
 
 STACK = r"""
-most=$1 budget_s=$2 bytes=$3 apart_s=$4
+most=$1 budget_s=${LOOK_SECONDS:-60} room=$2 apart_s=$3
+share=$((room / 4))
 [ -r /proc/self/stat ] || { echo 'this system has no /proc: the threads of a process cannot be looked at'; exit 1; }
 began=$(date +%s)
 members
@@ -215,7 +216,19 @@ chosen=$(
   done | sort -k1,1nr -k2,2nr -k3,3n | head -n "$most" | sed 's/.* //'
 )
 [ -n "$chosen" ] || { echo 'all of its processes are zombies: they have ended, and nothing runs in them'; exit 1; }
-in_time() { [ $(($(date +%s) - began)) -lt "$budget_s" ]; }
+# in_time SECONDS: whether so much is left, and as much again for the threads by /proc.
+in_time() { [ $(($(date +%s) - began + $1 + $1)) -lt "$budget_s" ]; }
+
+# state PID: sets state, its letter.
+state() { state=$(sed -n 's/^State:[^A-Za-z]*\([A-Za-z]\).*/\1/p' "/proc/$1/status" 2>/dev/null); }
+
+# mended PIDS: a debugger that was cut off as it took hold may have left a process stopped; it goes on as it did before.
+mended() {
+  for one in $1; do
+    state "$one"
+    [ "$state" != T ] || kill -s CONT "$one"
+  done
+}
 
 # py_spy PID: sets spy, the program of our PATH or of the process's own.
 py_spy() {
@@ -230,6 +243,15 @@ py_spy() {
 }
 
 first_line() { printf '%s\n' "$1" | tr '\000-\011\013-\037\177' ' ' | sed -n '/./{p;q;}' | head -c 200; }
+
+# fits TEXT: whether there is room for it. printed PID TEXT: a process's block.
+fits() { [ "${#1}" -le "$share" ] && [ "${#1}" -le "$room" ]; }
+printed() {
+  named "$1"
+  printf '# process %s %s\n%s\n' "$1" "$name" "$2"
+  room=$((room - ${#2}))
+  had=$((had + 1))
+}
 
 threads() {
   set +f
@@ -261,22 +283,19 @@ threads() {
   IFS=$nl' '$tab
 }
 
-had=0 plain='' by_gdb=0
+had=0 plain='' by_gdb=0 held=''
 for pid in $chosen; do
   spy='' why=''
   case $(readlink "/proc/$pid/exe" 2>/dev/null) in
     *python*)
       if py_spy "$pid"; then
-        for way in --nonblocking ''; do
-          in_time || { why="$why$nl# not by py-spy: no time left"; break; }
-          said=$(limited 10 "$spy" dump $way --pid "$pid" 2>&1 | head -c "$bytes")
-          case $said in
-            *"Thread "*)
-              named "$pid"
-              printf '# process %s %s\n# by py-spy dump\n%s\n' "$pid" "$name" "$said"
-              had=$((had + 1))
-              continue 2 ;;
-          esac
+        for try in 1 2; do
+          in_time 10 || { said='no time is left'; break; }
+          said=$(limited 8 "$spy" dump --nonblocking --pid "$pid" 2>&1) || continue
+          case $said in *"Thread "*) ;; *) continue ;; esac
+          fits "$said" || { said="more than $share bytes"; break; }
+          printed "$pid" "# by py-spy dump$nl$said"
+          continue 2
         done
         why="$why$nl# not by py-spy: $(first_line "$said")"
       else why="$nl# not by py-spy: it is neither in our PATH nor in the process's own"
@@ -284,40 +303,44 @@ for pid in $chosen; do
   esac
   if command -v gdb >/dev/null; then
     if [ "$by_gdb" -ge 4 ]; then why="$why$nl# not by gdb: it holds a process for a moment, so only four are asked"
-    elif ! in_time; then why="$why$nl# not by gdb: no time left"
+    elif ! in_time 12; then why="$why$nl# not by gdb: no time is left"
+    elif state "$pid"; [ "$state" = T ]; then why="$why$nl# not by gdb: it is stopped"
     else
       by_gdb=$((by_gdb + 1))
-      said=$(limited 10 gdb -nx -batch -iex 'set auto-load off' -iex 'set debuginfod enabled off' -p "$pid" \
-        -ex 'set pagination off' -ex 'thread apply all bt 48' 2>&1 | head -c "$bytes")
+      said=$(limited 8 gdb -nx -batch -iex 'set auto-load off' -iex 'set debuginfod enabled off' \
+        -iex 'set print frame-arguments none' -iex 'set pagination off' -p "$pid" -ex 'thread apply all bt 48' \
+        -ex 'echo look: whole\n' 2>&1 | grep -v '^\[New LWP' | head -c $((share + 1)))
+      case $said in *"look: whole"*) ;; *) held="$held $pid"; sleep 1; mended "$pid" ;; esac
       case $said in
-        *"$nl#0 "*)
-          named "$pid"
-          printf '# process %s %s%s\n# by gdb\n%s\n' "$pid" "$name" "$why" "$(printf '%s\n' "$said" | grep -v '^\[New LWP')"
-          had=$((had + 1))
-          continue ;;
+        *"$nl#0 "*"look: whole"*)
+          if fits "$said"; then
+            printed "$pid" "${why#"$nl"}${why:+$nl}# by gdb$nl$said"
+            continue
+          fi
+          said="more than $share bytes" ;;
+        *"$nl#0 "*) said="not whole within 8 s or $share bytes" ;;
       esac
       why="$why$nl# not by gdb: $(first_line "$(printf '%s\n' "$said" | grep -i -e 'not permitted' -e 'could not' -e 'no such' \
         -e 'denied' || printf '%s\n' "$said")")"
     fi
   fi
   plain="$plain $pid"
-  eval "why_$pid=\$why"
+  eval "why_$pid=\$why at_$pid=\$(date +%s)"
   eval "first_$pid=\$(threads \"$pid\")"
 done
-if [ -n "$plain" ]; then
-  since=$(date +%s)
-  sleep "$apart_s"
-  for pid in $plain; do
-    eval "first=\$first_$pid why=\$why_$pid"
-    [ -n "$first" ] || continue
-    named "$pid"
-    again=$(threads "$pid")
-    printf '# process %s %s%s\n# by /proc\n%s\n# again after %s s\n%s\n' "$pid" "$name" "$why" "$first" \
-      "$(($(date +%s) - since))" "${again:-# it has ended}"
-    had=$((had + 1))
-  done
-fi
+[ -z "$plain" ] || sleep "$apart_s"
+for pid in $plain; do
+  eval "first=\$first_$pid why=\$why_$pid at=\$at_$pid"
+  [ -n "$first" ] || continue
+  again=$(threads "$pid")
+  text="${why#"$nl"}${why:+$nl}# by /proc$nl$first$nl# again after $(($(date +%s) - at)) s$nl${again:-# it has ended}"
+  [ "${#text}" -le "$room" ] || { text="# not by /proc: no room is left"; room=$((room + ${#text})); }
+  printed "$pid" "$text"
+done
+mended "$held"
 [ "$had" -gt 0 ] || { echo 'its processes ended while they were looked at'; exit 1; }
 exit 0
 """
-"""``py-spy`` without holding the process still, then with; ``gdb`` of a few processes, for it holds one for a moment."""
+"""``py-spy`` without holding the process still; ``gdb`` of a few processes, for it holds one for a moment.
+
+A dump counts only if it is whole. Arguments of functions are not asked for: they may hold what nobody should read."""

@@ -44,6 +44,8 @@ _AT_ONCE = 4
 """Nodes that are looked at at once."""
 _LEAST_S = 20.0
 """Time that must be left for a look at a node, seconds."""
+_SPARE_S = 5.0
+"""Between the time by which a look ends itself and the time at which it would be ended."""
 _AROUND_S = 15.0
 """What surrounds a look: the login, the step's creation and its end."""
 _ID = re.compile(r"([0-9]+)(?:[_+]([0-9]+))?")
@@ -183,7 +185,7 @@ class SlurmProbe:
                 if left < _LEAST_S:
                     why = f"no time was left of the {wanted.time_s:g} s that all captures have together"
                     return pieces or node_text.failed(asks, node_text.Look(node), why)
-                limit_s = min(node_commands.seconds_needed(asks), left)
+                limit_s = min(node_commands.seconds_needed(asks) + _SPARE_S, left)
                 pieces, said = await self._look_once(known, node, asks, sharing, limit_s)
                 other = other_sharing(sharing, said) if self.node_access == "srun" else None
                 if other is None:
@@ -196,7 +198,7 @@ class SlurmProbe:
     ) -> tuple[list[Captured], str]:
         """The pieces; and what srun said where it got nowhere."""
         mark = secrets.token_hex(16)
-        body = f"{{\n{node_commands.script(mark, asks)}\n}} </dev/null"
+        body = f"{{\n{node_commands.script(mark, asks, limit_s - _SPARE_S)}\n}} </dev/null"
         if self.node_access == "ssh":
             way = f"ssh {node}"
         else:
