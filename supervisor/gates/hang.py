@@ -70,13 +70,13 @@ def judge(case: Case, stand: progress.Stand) -> Hang:
         return Hang(
             words=f"{_unproven(look)}: {words}.",
             quotes=said.distinct((*quotes, *look.quotes)),
-            watch=_watch(stand, look),
+            watch=_watch(case, look),
         )
     if told or (look.still and not (look.resting and _rests_by_nature(case, stand))):
         return _proven(case, stand, look, fault)
     if look.resting:
         words = "Its processes rest, as those of such work do while others work for them; that does not prove a hang."
-        return Hang(words=words, quotes=look.quotes, watch=_watch(stand, look))
+        return Hang(words=words, quotes=look.quotes, watch=_watch(case, look))
     if not look.seen:
         missing = said.missing(case, Role.PROCESSES, Role.STACK)
         for each in case.read(Role.PROCESSES)[:1]:
@@ -85,18 +85,32 @@ def judge(case: Case, stand: progress.Stand) -> Hang:
     quotes = look.quotes
     if fault is not None:
         quotes = said.distinct((*fault.cause.quotes[:2], *quotes))
-    return Hang(words=f"{_unproven(look)}.", quotes=quotes, watch=_watch(stand, look))
+    return Hang(words=f"{_unproven(look)}.", quotes=quotes, watch=_watch(case, look))
 
 
-def _watch(stand: progress.Stand, look: Look) -> str:
-    again = f"another {said.span(stand.age.total_seconds() if stand.age is not None else 0.0)} of silence"
-    busy = [worker for worker in look.workers if worker.doing not in stillness.STILL]
+def _watch(case: Case, look: Look) -> str:
+    """What would decide it: only what can. More silence decides nothing of work that a stack shows busy, of a process that somebody
+    stopped, or of rest that is its nature."""
+    stopped = next((worker for worker in look.workers if worker.doing is Doing.STOPPED), None)
+    if stopped is not None:
+        return (
+            f"progress, or the same silence, once {_lower(_named(stopped))} goes on: `kill -CONT {stopped.process.pid}`"
+        )
     if look.resting:
-        return f"a stack that names a lock or a collective, engines that nobody asks, or {again}"
+        counts = (
+            "engines that nobody asks"
+            if case.subject.bucket in progress.OF_TRIALS
+            else "a step in its log and silence after it"
+        )
+        return f"any progress; a stack that names a wait for other ranks; or {counts}"
+    busy = [worker for worker in look.workers if worker.doing not in stillness.STILL]
     if busy and all(worker.stack is not None and worker.stack.named for worker in busy):
         late = busy[0]
-        return f"{_named(late)}, now {late.doing.value}{_in(late)}, in a wait for others at the next probe, or {again}"
-    return f"a stack dump by py-spy or gdb that names a wait for other ranks, or {again}"
+        where = f"{_named(late)}, now {late.doing.value}{_in(late)}"
+        if late.doing is Doing.OUTSIDE:
+            return f"{where}, there still after another {said.span(case.subject.silence_allowed.total_seconds())} of silence"
+        return f"{where}, in a wait for others or idle at the next probe"
+    return "a stack dump by py-spy or gdb that names a wait for other ranks, or idle processes at the next probe"
 
 
 def _unproven(look: Look) -> str:
@@ -307,7 +321,7 @@ def _fix(look: Look, fault: Signature | None) -> str:
     """Where to begin: the process that differs from the others, then the cause's usual remedy."""
     parts = []
     waiting = [worker for worker in look.workers if worker.doing is Doing.WAITING]
-    others = [worker for worker in look.workers if worker.doing is not Doing.WAITING]
+    others = _deepest([worker for worker in look.workers if worker.doing is not Doing.WAITING])
     if waiting and others:
         late = others[0]
         parts.append(f"{_named(late)} is {late.doing.value}{_in(late)} while {len(waiting)} wait for it: begin there.")
@@ -324,6 +338,12 @@ def _fix(look: Look, fault: Signature | None) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _deepest(workers: Sequence[Worker]) -> list[Worker]:
+    """Those that wait for no other of them first: a parent that waits for its child hangs because of it."""
+    parents = {(worker.process.node, worker.process.ppid) for worker in workers}
+    return sorted(workers, key=lambda worker: (worker.process.node, worker.process.pid) in parents)
+
+
 def _all_wait(waiting: Sequence[Worker]) -> str:
     """All in one collective: someone unseen, or the link. In several: they came out of step."""
     places = tuple(dict.fromkeys(worker.where for worker in waiting if worker.where))
@@ -337,6 +357,10 @@ def _all_wait(waiting: Sequence[Worker]) -> str:
 def _named(worker: Worker) -> str:
     node = f" on {worker.process.node}" if worker.process.node else ""
     return f"Process {worker.process.pid}{node}"
+
+
+def _lower(words: str) -> str:
+    return words[:1].lower() + words[1:]
 
 
 def _in(worker: Worker) -> str:

@@ -75,7 +75,7 @@ def unusable(exhibit: Exhibit, why: str) -> Missing:
 def span(seconds: float) -> str:
     """A duration in words: ``45 s``, ``12 min``, ``3 h 05 min``."""
     whole = max(0, int(seconds))
-    if whole < 90:
+    if whole < 120:
         return f"{whole} s"
     minutes = whole // 60
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -80,8 +80,9 @@ def _next(decision: Decision, verdict: Verdict) -> list[str]:
     if decision.stage in (Stage.VOID, Stage.ENDED_ITSELF):
         return ["- Nothing: the approval is used up. If it hangs still, the next probe says so."]
     decisive = verdict.decisive
-    fixes = [decisive.fix] if decisive is not None and decisive.fix else []
-    steps = list(dict.fromkeys([*fixes, *verdict.next_steps]))
+    fix = decisive.fix if decisive is not None else ""
+    told = not fix or any(fix in step for step in verdict.next_steps)
+    steps = verdict.next_steps if told else (fix, *verdict.next_steps)
     return [
         *(f"- {plain(step)}" for step in steps),
         "- Relaunch it once that is done; the supervisor starts nothing itself.",

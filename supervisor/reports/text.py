@@ -105,7 +105,7 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return "—"
     whole = max(0, int(seconds))
-    if whole < 90:
+    if whole < 120:
         return f"{whole} s"
     minutes = whole // 60
     if minutes < 90:

@@ -118,8 +118,11 @@ def scorecard(rows: Iterable[Judged], key: str = "job") -> Scorecard:
     last: dict[object, Judged] = {}
     took: dict[object, timedelta] = {}
     wrong: list[Judged] = []
+    killed = {(getattr(row, key), row.attempt) for row in rows if row.stage == "confirmed"}
     for row in rows:
         how = turned(row)
+        if (getattr(row, key), row.attempt) in killed and row.ruling != "ERROR" and not moved_since(row):
+            how = Turned.CARRIED_OUT  # its end was our doing, and proves no verdict on that attempt right or wrong
         counts = by_ruling.setdefault(row.ruling, {})
         counts[how] = counts.get(how, 0) + 1
         attempt = (getattr(row, key), row.attempt)
@@ -129,7 +132,11 @@ def scorecard(rows: Iterable[Judged], key: str = "job") -> Scorecard:
                 wrong.append(row)
             if row.progress_then is not None:
                 took.setdefault(attempt, row.taken_at - row.progress_then)
-    lost = [row for row in last.values() if row.ruling == "NO-KILL" and turned(row) is Turned.WRONG]
+    lost = [
+        row
+        for attempt, row in last.items()
+        if row.ruling == "NO-KILL" and attempt not in killed and turned(row) is Turned.WRONG
+    ]
     return Scorecard(
         tallies=tuple(
             Tally(ruling=ruling, count=sum(counts.values()), turned=counts) for ruling, counts in by_ruling.items()

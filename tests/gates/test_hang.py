@@ -277,6 +277,64 @@ def test_data_workers_at_work_explain_ranks_that_wait():
     assert (score.hard, "data workers are at work" in score.reason) == (False, True)
 
 
+TREE = """\
+# sample {number} at {at}
+PID PPID PGID STAT NLWP CPUTIMES ETIMES RSS WCHAN COMMAND
+6083 6073 6083 S 1 0.00 {age} 1600 do_wait /bin/sh /var/spool/slurmd/job00007/slurm_script
+6085 6083 6083 S 1 0.02 {age} 10464 do_wait python3 parent.py
+6125 6085 6083 S 1 0.00 {age} 8088 hrtimer_nanosleep /usr/bin/python3 -u child.py
+"""
+STACK_OF_A_TREE = """\
+# process 6085 python3
+# by gdb
+Thread 1 (Thread 0x7f5d2705a040 (LWP 6085) "python3"):
+#0  0x00007f5d2712ebd3 in __GI___wait4 (pid=6125, options=0, usage=0x0) at ../sysdeps/unix/sysv/linux/wait4.c:30
+#1  0x000000000052b9e0 in _PyEval_EvalFrameDefault ()
+# process 6125 python3
+# by gdb
+Thread 1 (Thread 0x7f5bcf153040 (LWP 6125) "python3"):
+#0  __GI___clock_nanosleep (clock_id=1, flags=1, rem=0x0) at ../sysdeps/unix/sysv/linux/clock_nanosleep.c:71
+#1  0x00000000005d64b4 in ?? ()
+"""
+
+
+def tree(state: str = "S", log: str = STEPS) -> dict[str, str]:
+    """A parent that waits for its child."""
+    table = TREE.format(number=1, at=1796002867, age=89) + TREE.format(number=2, at=1796002871, age=93)
+    return {"log.txt": log, "processes-n1.txt": table.replace(" S ", f" {state} "), "stack-n1.txt": STACK_OF_A_TREE}
+
+
+def test_where_a_parent_waits_for_its_child_the_fix_begins_with_the_child():
+    score = judged(tree())
+
+    assert (score.hard, score.cause) == (True, "silent-hang")
+    assert score.fix.startswith("Process 6125 on n1 is idle in __GI___clock_nanosleep")
+
+
+def test_a_stopped_process_is_no_hang_and_is_told_how_to_go_on():
+    """PROBE-7: somebody stopped it; no silence, however long, says more of it, so none is named as what would flip it."""
+    score = judged(tree(state="T"))
+
+    assert (score.result, score.hard, "stopped by a signal" in score.reason) == (Score.FAIL, False, True)
+    assert "kill -CONT 6085" in score.watch
+    assert "another" not in score.watch
+
+
+def test_rest_that_is_the_works_nature_is_not_flipped_by_more_of_it():
+    """PROBE-7: what is named as flipping a verdict must be able to."""
+    score = judged(tree(log="listening on port 8000\n"), bucket="other", speaks=False)
+
+    assert (score.result, score.hard) == (Score.FAIL, False)
+    assert "a step in its log" in score.watch
+    assert "another" not in score.watch
+
+
+def test_a_busy_process_is_not_flipped_by_more_silence():
+    score = judged(texts("late"))
+
+    assert score.watch.endswith("in a wait for others or idle at the next probe")
+
+
 # -- the log's own words -----------------------------------------------------------------------------------------------
 
 

@@ -88,3 +88,14 @@ def test_text_of_others_steers_neither_a_terminal_nor_the_page():
         "## What to do",
     ]
     assert "\n- forged" not in text
+
+
+def test_each_thing_to_do_is_said_once():
+    held = some_held()
+    verdict = verdict_on(held, NOON)
+    fixed = replace(verdict.gates[0], fix="Look at rank 3 first.")
+    steps = ("Root cause: silent-hang.", "Fix: Look at rank 3 first.", "Relaunch with the fix.")
+
+    text = told(Stage.CONFIRMED, held, replace(verdict, gates=(fixed,), next_steps=steps), **SENT)
+
+    assert text.count("Look at rank 3 first.") == 1

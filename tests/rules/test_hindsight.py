@@ -89,3 +89,21 @@ def test_an_empty_record_has_no_median():
 
     assert card.detect_median_s is None
     assert sum(each.count for each in card.tallies) == 0
+
+
+def test_a_kill_that_was_carried_out_proves_no_verdict_on_that_attempt_right_or_wrong():
+    """The second look before a cancel says KILL too, and an earlier one said NO-KILL: the end that we made is no proof of either."""
+    ended = {"outcome": "cancelled"}
+    rows = [
+        Row("NO-KILL", **ended),
+        Row("KILL", stage="confirmed", **ended),
+        Row("KILL", **ended),
+        Row("KILL", attempt=2, attempt_now=2, **ended),
+        Row("NO-KILL", step_then=10, **ended),
+    ]
+
+    counted = {each.ruling: each.turned for each in scorecard(rows).tallies}
+
+    assert counted["KILL"] == {Turned.CARRIED_OUT: 2, Turned.RIGHT: 1}
+    assert counted["NO-KILL"] == {Turned.CARRIED_OUT: 1, Turned.RIGHT: 1}
+    assert scorecard(rows).kept_and_died == ()
