@@ -38,7 +38,7 @@ class Reporter:
         since = now - timedelta(hours=self.settings.reports.ended_hours)
         with Light.open(self.settings.database_url) as light:
             summary, jobs = light.summary(), light.jobs(ended_after=since)
-            holds, waiting = light.holds(), light.waiting()
+            holds, waiting, verdicts = light.holds(), light.waiting(), light.verdicts()
         running = summary.running_tick
         if running is not None and running.number == done.number:
             # In its own report this tick is the last one, though it is marked as finished only together with the report.
@@ -47,7 +47,7 @@ class Reporter:
         jobs = status.one_row_each(jobs, summary.clusters)
         moves = [move for each in done.clusters for move in each.moves]
         said = self._alerts(store, summary, jobs, now)
-        document = status.document(summary, jobs, now, waiting=waiting)
+        document = status.document(summary, jobs, now, waiting=waiting, verdicts=verdicts)
         document["moves"] = [
             {
                 "job": str(move.job.ref),

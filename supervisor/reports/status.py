@@ -259,9 +259,17 @@ def waits(each: Any) -> str:
 
 
 def document(
-    summary: Any, jobs: Iterable[Any], now: datetime, *, gone: bool = False, waiting: Iterable[Any] = ()
+    summary: Any,
+    jobs: Iterable[Any],
+    now: datetime,
+    *,
+    gone: bool = False,
+    waiting: Iterable[Any] = (),
+    verdicts: Iterable[Any] = (),
 ) -> dict[str, Any]:
-    """``status --json`` as the contract has it. ``waiting``: proposals; those that are answered wait for nobody."""
+    """``status --json`` as the contract has it. ``waiting``: proposals; those that are answered wait for nobody. ``verdicts``: the
+    newest of each living job."""
+    ruled = {each.job: each for each in verdicts}
     state, reason = monitor_state(summary, now, gone)
     last, beat = summary.last_tick, summary.heartbeats[0] if summary.heartbeats else None
     return {
@@ -281,7 +289,7 @@ def document(
             "reason": reason,
         },
         "clusters": [_cluster(each, now) for each in summary.clusters],
-        "jobs": [job_document(job, now) for job in jobs],
+        "jobs": [job_document(job, now) | {"verdict": _ruled(ruled.get(job.row))} for job in jobs],
         "waiting": [
             {
                 "id": each.id,
@@ -296,6 +304,20 @@ def document(
             for each in waiting
             if each.state == "open"
         ],
+    }
+
+
+def _ruled(each: Any) -> dict[str, Any] | None:
+    """A job's newest verdict in short; `verdict ID --json` has it whole."""
+    if each is None:
+        return None
+    return {
+        "id": each.id,
+        "attempt": each.attempt,
+        "ruling": each.ruling,
+        "confidence": each.confidence,
+        "cause": each.cause or None,
+        "taken_at": iso(each.taken_at),
     }
 
 

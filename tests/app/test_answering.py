@@ -69,11 +69,15 @@ def test_proposals_show_the_quotes_first(ask, proposed):  # noqa: F811
 
 def test_status_tells_what_waits_and_exits_3(ask, proposed):  # noqa: F811
     told = ask("--config", proposed, "status")
-    (waiting,) = json.loads(ask("--config", proposed, "status", "--json").out)["waiting"]
+    document = json.loads(ask("--config", proposed, "status", "--json").out)
+    (waiting,) = document["waiting"]
 
     assert "proposal 1 waits for you: kill cluster-a/1 rl__alpha (silent-hang, high confidence, verdict 1)" in told.out
     assert (waiting["id"], waiting["kind"], waiting["job"], waiting["verdict"]) == (1, "kill", "cluster-a/1", 1)
     assert waiting["expires_at"].endswith("Z")
+    ruled = {job["id"]: job["verdict"] for job in document["jobs"] if job["cluster"] == "cluster-a"}
+    assert (ruled["1"]["id"], ruled["1"]["ruling"], ruled["1"]["cause"]) == (1, "KILL", "silent-hang")
+    assert ruled["2"] is None
 
 
 @pytest.mark.parametrize("answer", ["yes\n", "y\n", "1\n", "cluster-a/1\n"])

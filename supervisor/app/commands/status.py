@@ -104,12 +104,13 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         jobs, hidden = _shown(light, narrow, since, every=every, whole=whole)
         jobs = status.one_row_each(jobs, summary.clusters)
         holds, waiting = light.holds(), light.waiting()
+        verdicts = light.verdicts() if args.json else []
     unanswered = sum(each.state == "open" for each in waiting)
     code = status.exit_code(summary, jobs, now, waiting=unanswered, gone=gone)
     if args.json:
         import json
 
-        document = status.document(summary, jobs, now, gone=gone, waiting=waiting)
+        document = status.document(summary, jobs, now, gone=gone, waiting=waiting, verdicts=verdicts)
         return json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n", code
     shown = jobs
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
