@@ -20,6 +20,8 @@ class ClusterKind:
     settings: Callable[[], type[BaseModel]]
     build: Callable[[str, Any, Path], Cluster]
     """Name, settings, state folder."""
+    logs_die: bool = False
+    """Whether a job's log goes with what ran it, so that a new job's is looked at between ticks already (FIND-5)."""
 
 
 def _slurm_settings() -> type[BaseModel]:
@@ -74,6 +76,6 @@ def _iris(name: str, settings: Any, state: Path) -> Cluster:
 KINDS: Mapping[str, ClusterKind] = {
     "slurm": ClusterKind(_slurm_settings, _slurm),
     "host": ClusterKind(_host_settings, _host),
-    "kubernetes": ClusterKind(_kubernetes_settings, _kubernetes),
-    "iris": ClusterKind(_iris_settings, _iris),
+    "kubernetes": ClusterKind(_kubernetes_settings, _kubernetes, logs_die=True),
+    "iris": ClusterKind(_iris_settings, _iris, logs_die=True),
 }

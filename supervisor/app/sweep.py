@@ -17,10 +17,13 @@ import structlog
 from supervisor.app.alive import gone
 from supervisor.app.fleet import REMEMBERED, Station, skipped_status, status_after
 from supervisor.app.follow import Follower
+from supervisor.app.kinds import KINDS
 from supervisor.app.rooms import Rooms
 from supervisor.app.trials import Trials
 from supervisor.app.writing import Writer
 from supervisor.model.errors import ClusterError, StoreError
+from supervisor.model.facts import Held
+from supervisor.model.job import JobState
 from supervisor.model.lifecycle import Transition
 from supervisor.model.polling import Polled, Reading, Unreached
 from supervisor.model.proposals import ProposalState
@@ -281,7 +284,7 @@ class Sweeper:
                 station.memory.put(held)
         station.memory.forget(now - REMEMBERED)
         station.lines, station.status = reading.lines, status
-        station.look_soon |= steps.look_soon
+        station.look_soon |= steps.look_soon | _dying_unread(station, stored)
         self._say(steps)
         swept = self._swept(station, "ok", status.reason, began)
         swept.jobs, swept.changed, swept.moves = len(reading.lines), len(steps.changed), tuple(steps.transitions)
@@ -318,6 +321,17 @@ def _judged(store: Store, clusters: list[str], pace: Pace) -> dict[str, Judged]:
         proposed = {(each.job, each.attempt) for each in waiting if each.job.cluster == name}
         found[name] = Judged(standing=store.standing(name), proposed=proposed, passed=passed)
     return found
+
+
+def _dying_unread(station: Station, stored: list[Held]) -> set[str]:
+    """FIND-5: running jobs whose log goes with them and was never looked at: not left until the next tick."""
+    if not KINDS[station.kind].logs_die:
+        return set()
+    return {
+        held.key.id
+        for held in stored
+        if held.observation.state is JobState.RUNNING and held.details.log_path and held.log.stat is None
+    }
 
 
 def _without_history(store: Store, record: PollRecord) -> PollRecord:

@@ -556,3 +556,20 @@ async def test_a_database_that_was_taken_away_is_begun_anew(tmp_path):
 
     assert [each.state for each in done.clusters] == ["ok"]
     assert [job.key.id for job in held] == ["1"]
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("kubernetes", {"1"}), ("host", set())])
+async def test_a_new_jobs_log_that_dies_with_its_pod_is_looked_at_before_the_next_tick(tmp_path, kind, asked):
+    """FIND-5: once; where logs stay, a new job's can wait."""
+    world = a_world("cluster-a", "1")
+    room, clock = a_room(tmp_path, [ScriptedCluster(world)], NOON)
+    station = room.stations[0]
+    station.section = station.section.model_copy(update={"kind": kind})
+    await room.tick(30)
+    soon = set(station.look_soon)
+    clock[0] += timedelta(minutes=1)
+    await room.look_at_suspects()
+    again = set(station.look_soon)
+    await room.close()
+
+    assert (soon, again) == (asked, set())
