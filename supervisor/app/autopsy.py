@@ -91,7 +91,9 @@ class Autopsy:
         """An attempt that another followed: from what it printed and was kept, and how the scheduler says it ended (PROBE-6)."""
         cursors = await self.writer.call(lambda store: store.log_cursors(row))
         told = dict(await self.writer.call(lambda store: store.attempts(row))).get(attempt)
-        pieces = [self._of_attempt(cursor, earlier=held.life.attempt - attempt) for cursor in cursors]
+        now_printed = (held.details.log_path, held.details.err_path)
+        own = [each for each in cursors if each.path not in now_printed and self.kept.path(each).exists()]
+        pieces = [self._of_attempt(each, earlier=held.life.attempt - attempt) for each in own or cursors]
         ended = held.having(observation=told) if told is not None else held
         diagnosis = await asyncio.to_thread(self._diagnose, ended, pieces, [])
         before = [
