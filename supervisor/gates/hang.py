@@ -44,6 +44,8 @@ class Hang:
     fix: str = ""
     confidence: str = "medium"
     watch: str = ""
+    against: str = ""
+    """What was positively seen that speaks against a hang, in words: nobody's opinion outweighs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ def judge(case: Case, stand: progress.Stand) -> Hang:
     if explained is not None:
         words, quotes = explained
         watch = f"an end of this: {words}; or the same silence at the next probe"
-        return Hang(words=f"It has an explanation: {words}.", quotes=quotes, watch=watch)
+        return Hang(words=f"It has an explanation: {words}.", quotes=quotes, watch=watch, against=words)
     told = fault is not None and fault.proof and look.unclear
     computing = None if told else _computing(case, look)
     if computing is not None:
@@ -85,7 +87,7 @@ def judge(case: Case, stand: progress.Stand) -> Hang:
     quotes = look.quotes
     if fault is not None:
         quotes = said.distinct((*fault.cause.quotes[:2], *quotes))
-    return Hang(words=f"{_unproven(look)}.", quotes=quotes, watch=_watch(case, look))
+    return Hang(words=f"{_unproven(look)}.", quotes=quotes, watch=_watch(case, look), against=_against(look))
 
 
 def _watch(case: Case, look: Look) -> str:
@@ -111,6 +113,15 @@ def _watch(case: Case, look: Look) -> str:
             return f"{where}, there still after another {said.span(case.subject.silence_allowed.total_seconds())} of silence"
         return f"{where}, in a wait for others or idle at the next probe"
     return "a stack dump by py-spy or gdb that names a wait for other ranks, or idle processes at the next probe"
+
+
+def _against(look: Look) -> str:
+    """A process that somebody stopped, or one that works and whose stack names no wait."""
+    for worker in look.workers:
+        named = worker.stack is not None and worker.stack.named
+        if worker.doing is Doing.STOPPED or (worker.doing is Doing.WORKING and named):
+            return f"{_lower(_named(worker))} is {worker.doing.value}"
+    return ""
 
 
 def _unproven(look: Look) -> str:

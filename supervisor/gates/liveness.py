@@ -109,12 +109,13 @@ def _silent(
     reason += f", and {goes_on}." if goes_on else "."
     hang_from = allowed * case.limits.gating.hang_multiple
     if record.standing is Standing.SUSPENDED or case.subject.seen.state is JobState.SUSPENDED:
-        return _soft(f"{reason} It is suspended.", quotes, "progress after it is resumed", facts)
+        return _soft(f"{reason} It is suspended.", quotes, "progress after it is resumed", facts, "it is suspended")
     if stand.unsure:
-        return _soft(f"{reason} But {stand.unsure}.", quotes, "its log at the next look", facts)
+        return _soft(f"{reason} But {stand.unsure}.", quotes, "its log at the next look", facts, stand.unsure)
     if stand.age < hang_from:
+        begins = f"a hang is called from {said.span(hang_from.total_seconds())} on"
         watch = f"progress; without any by {said.span(hang_from.total_seconds())} of silence its processes decide"
-        return _soft(f"{reason} A hang is called from {said.span(hang_from.total_seconds())} on.", quotes, watch, facts)
+        return _soft(f"{reason} A{begins[1:]}.", quotes, watch, facts, begins)
     return _from_hang(hang.judge(case, stand), reason, quotes, facts)
 
 
@@ -125,7 +126,7 @@ def _from_hang(
     if found.missing is not None:
         return _error(f"{found.words} {reason}", found.missing, *whole)
     if not found.proven:
-        return _soft(f"{reason} {found.words}", whole, found.watch, facts)
+        return _soft(f"{reason} {found.words}", whole, found.watch, facts, found.against)
     return GateScore(
         gate=GATE,
         name=NAME,
@@ -142,7 +143,14 @@ def _from_hang(
     )
 
 
-def _soft(reason: str, quotes: tuple[Quote, ...], watch: str, facts: dict[str, float | int | str | None]) -> GateScore:
+def _soft(
+    reason: str,
+    quotes: tuple[Quote, ...],
+    watch: str,
+    facts: dict[str, float | int | str | None],
+    against: str,
+) -> GateScore:
+    """``against``: what speaks against a hang; empty where it is merely not proven."""
     return GateScore(
         gate=GATE,
         name=NAME,
@@ -151,7 +159,7 @@ def _soft(reason: str, quotes: tuple[Quote, ...], watch: str, facts: dict[str, f
         quotes=said.distinct(quotes, most=12),
         confidence="medium",
         watch=watch,
-        facts=facts,
+        facts=facts | ({"against": against} if against else {}),
     )
 
 

@@ -174,8 +174,8 @@ MOST_WORDS = 600
 def merged(verdict: Verdict, opinion: Opinion, case: Case) -> Verdict:
     """Ours after an external judge's: it may lower a ruling and add reasons, and our ERROR stays (PROBE-3).
 
-    It raises to KILL only where a gate of ours fails with quotes, it fails the same gate with quotes, a cause and a fix, and,
-    for a wedge, a stack dump was read.
+    It raises to KILL only where a gate of ours fails with quotes and saw nothing that speaks against it, it fails the same gate
+    with quotes, a cause and a fix, and, for a wedge, a stack dump was read.
     """
     ruling = opinion.ruling
     if any(score.result is Score.ERROR for score in opinion.gates):
@@ -206,7 +206,8 @@ def merged(verdict: Verdict, opinion: Opinion, case: Case) -> Verdict:
 def _raised(verdict: Verdict, opinion: Opinion, case: Case, named: str, said: str) -> Verdict:
     found = next((pair for score in verdict.gates if (pair := _both(score, opinion, case)) is not None), None)
     if found is None:
-        reasons = wording.not_raised(opinion.judge, said)
+        against = next((str(score.facts["against"]) for score in verdict.gates if score.facts.get("against")), "")
+        reasons = wording.not_raised(opinion.judge, said, against)
         return replace(verdict, judge=named, reasoning=f"{verdict.reasoning} {reasons}")
     ours, theirs = found
     hard = replace(
@@ -234,7 +235,7 @@ def _raised(verdict: Verdict, opinion: Opinion, case: Case, named: str, said: st
 
 def _both(ours: GateScore, opinion: Opinion, case: Case) -> tuple[GateScore, GateScore] | None:
     """Our failure and theirs of the same gate, where the two together carry a KILL."""
-    if ours.gate not in JUDGED or ours.result is not Score.FAIL or not ours.quotes:
+    if ours.gate not in JUDGED or ours.result is not Score.FAIL or not ours.quotes or ours.facts.get("against"):
         return None
     if (ours.wedge or ours.gate == "A") and not case.read(Role.STACK):
         return None

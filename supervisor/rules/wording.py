@@ -217,8 +217,10 @@ def lowered(ours: Ruling, theirs: Ruling, judge: str, said: str) -> str:
     return f"{_who(judge)} lowered {ours.value} to {theirs.value}{_quoted(said)}."
 
 
-def not_raised(judge: str, said: str) -> str:
-    return f"{_who(judge)} says KILL{_quoted(said)}; no gate here fails with the evidence for it, so it stays NO-KILL."
+def not_raised(judge: str, said: str, against: str) -> str:
+    """``against``: what a gate saw that speaks against it; empty where none did."""
+    why = f"against that, {against}" if against else "no gate here fails with the evidence for it"
+    return f"{_who(judge)} says KILL{_quoted(said)}; {why}, so it stays NO-KILL."
 
 
 def raised(judge: str, gate: str, said: str) -> str:

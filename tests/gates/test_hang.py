@@ -14,6 +14,7 @@ import pytest
 
 from supervisor.gates import liveness, stacks
 from supervisor.model.findings import Quote
+from supervisor.model.job import JobState
 from supervisor.model.probe import Case, Cause, EarlierProbe, GateScore, Mark, Ruling, Score
 from tests.gates.cases import Failed, assert_quotes_stand, some_case
 from tests.gates.test_liveness import ENGINE, GENERATING, rl_log
@@ -333,6 +334,23 @@ def test_a_busy_process_is_not_flipped_by_more_silence():
     score = judged(texts("late"))
 
     assert score.watch.endswith("in a wait for others or idle at the next probe")
+
+
+@pytest.mark.parametrize(
+    ("about", "against"),
+    [
+        ({"files": texts("late")}, "process 3205 on n1 is busy"),
+        ({"files": texts(), "silent_for": timedelta(minutes=29)}, "a hang is called from 30 min on"),
+        ({"files": texts(), "seen": {"state": JobState.SUSPENDED}}, "it is suspended"),
+        ({"files": tree(state="T")}, "process 6085 on n1 is stopped by a signal"),
+        ({"files": texts("late", stack="kernel-stack")}, None),
+    ],
+)
+def test_a_failure_in_doubt_says_what_was_seen_against_it_and_no_opinion_outweighs_that(about, against):
+    """PROBE-5, PROBE-7: an external judge may raise only what nothing here speaks against."""
+    score = judged(**about)
+
+    assert (score.result, score.hard, score.facts.get("against")) == (Score.FAIL, False, against)
 
 
 # -- the log's own words -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -138,8 +139,6 @@ def test_restarts_that_repeat_one_failure_are_a_kill_as_doomed_even_while_all_ga
     "changes", [{"quotes": ()}, {"category": None}, {"times": 2}, {"same_failure": False}], ids=lambda c: next(iter(c))
 )
 def test_what_is_not_proven_to_repeat_is_not_doomed(changes: dict[str, Any]):
-    from dataclasses import replace
-
     assert ruled(score("A"), restarts=replace(DOOM, **changes)).ruling is Ruling.NO_KILL
 
 
@@ -326,8 +325,17 @@ def test_an_external_judge_raises_to_kill_where_our_gate_fails_too_and_brings_ca
         ((SOFT,), score("A", Score.FAIL), True),
         ((SOFT,), hard("A"), False),
         ((score("A"), score("B", Score.FAIL, wedge=True)), hard("B"), False),
+        ((replace(SOFT, facts={"against": "process 7 is busy"}),), hard("A"), True),
     ],
-    ids=["ours passes", "another gate", "dynamics", "no cause", "no stack", "a starvation without a stack"],
+    ids=[
+        "ours passes",
+        "another gate",
+        "dynamics",
+        "no cause",
+        "no stack",
+        "a starvation without a stack",
+        "seen at work",
+    ],
 )
 def test_an_external_judge_does_not_raise_to_kill_without_our_own_evidence(
     ours: tuple[GateScore, ...], theirs: GateScore, stack: bool
