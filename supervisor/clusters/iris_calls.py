@@ -165,9 +165,9 @@ class Controller:
         while True:
             page = await self.jobs(path.removeprefix("/"), len(found))
             found += page.jobs
-            if not page.has_more:
+            if not page.has_more and len(found) >= page.total_count:
                 return tuple(found)
-            if not page.jobs or len(found) > _MOST_BELOW:
+            if not page.has_more or not page.jobs or len(found) > _MOST_BELOW:
                 raise AnswerUnusable(self._cluster, f"ListJobs: the children of {path} are not listed whole")
 
     async def tasks(self, path: str) -> TasksAnswer:

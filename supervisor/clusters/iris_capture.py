@@ -116,7 +116,10 @@ class IrisProbe:
             return self._nothing(known, wanted, key)
         own = [task for task in known.tasks if task.job_id == known.status.job_id]
         some = spread([task.id for task in own], wanted.nodes_most)
-        logs, pods = await asyncio.gather(self._logs(some, known, wanted, now), self._of_pods(known, wanted, now, ends))
+        logs, pods = await asyncio.gather(
+            pod_capture.in_time(self._logs(some, known, wanted, now), Role.LOG, f"logs of {key.id}", wanted, ends),
+            self._of_pods(known, wanted, now, ends),
+        )
         return [self._record(known, wanted.piece_bytes), _script(known), *logs, *pods]
 
     async def remains(self, seen: Observation, now: datetime) -> Remains:
@@ -258,9 +261,9 @@ class IrisProbe:
         told = pod_capture.events(server, self.pods.namespace, uids, wanted.piece_bytes, does)
         why = None if pods else _no_pod(known)
         if not wanted.live:
-            return [await told]
+            return await told
         events, looks = await asyncio.gather(told, pod_capture.looks(server, self.cluster, pods, wanted, ends, why))
-        return [events, *looks]
+        return [*events, *looks]
 
 
 # -- pure --------------------------------------------------------------------------------------------------------------

@@ -80,13 +80,14 @@ class KubernetesProbe:
         raw = await self._raw(some)
         uids = [key.incarnation.partition("@")[0], *(pod.pod.metadata.uid for pod in some)]
         verdict = [f"queue: {found.verdict}"] if found.verdict else []
-        told, logs, looks = await asyncio.gather(
-            pod_capture.events(self.server, parts[0], list(dict.fromkeys(uids)), wanted.piece_bytes, verdict),
-            self._logs(some, wanted, now),
+        told = pod_capture.events(self.server, parts[0], list(dict.fromkeys(uids)), wanted.piece_bytes, verdict)
+        events, logs, looks = await asyncio.gather(
+            pod_capture.in_time(told, Role.EVENTS, f"events of {key.id}", wanted, ends),
+            pod_capture.in_time(self._logs(some, wanted, now), Role.LOG, f"logs of {key.id}", wanted, ends),
             self._looks(some, found, wanted, ends),
         )
         script = self._script(found, some, raw)
-        return [self._record(found, some, raw, wanted.piece_bytes), script, told, *logs, *looks]
+        return [self._record(found, some, raw, wanted.piece_bytes), script, *events, *logs, *looks]
 
     async def remains(self, seen: Observation, now: datetime) -> Remains:
         """Its own object, by its name and UID, and its pods, by a whole list. Raises ClusterError."""
@@ -103,7 +104,12 @@ class KubernetesProbe:
                 return Remains(failure=f"whether {parts[1]} {parts[2]} is gone is not known: {owner}")
             if owner is not None and not isinstance(owner, Pod):
                 there.append(Left(f"{parts[1]} {parts[2]}", "is there", owner.record.metadata).sentence)
-        job, problems = await self._job(seen.key, parts)
+        try:
+            job, problems = await self._job(seen.key, parts)
+        except LoginFailed:
+            raise
+        except ClusterError as error:
+            return Remains(there=tuple(there), failure=f"its pods could not be listed: {error.text}")
         pods = [read_pod(pod, now, self.terminating_limit) for pod in job.pods] if job is not None else []
         there += [pod_left(pod) for pod in pods[:_MOST_LEFT]]
         there += [f"{len(pods) - _MOST_LEFT} more of its pods are there"] if len(pods) > _MOST_LEFT else []

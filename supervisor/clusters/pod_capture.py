@@ -10,7 +10,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -69,6 +69,18 @@ async def looks(
         *(_look(server, cluster, pod, wanted, ends, room, first=at == 0) for at, pod in enumerate(pods))
     )
     return [piece for pieces in found for piece in pieces]
+
+
+async def in_time(
+    work: Awaitable[list[Captured]], role: Role, command: str, wanted: CaptureWanted, ends: float
+) -> list[Captured]:
+    """What ``work`` brings, or one failure where the time of all captures is up before."""
+    try:
+        async with asyncio.timeout(max(ends - time.monotonic(), 0)):
+            return await work
+    except TimeoutError:
+        why = f"it did not come within the {wanted.time_s:g} s that all captures have together"
+        return [Captured(role=role, command=command, failure=why)]
 
 
 def unseen(wanted: CaptureWanted, why: str, node: str | None = None) -> list[Captured]:
@@ -161,7 +173,7 @@ _TITLES = "LAST_SEEN TYPE REASON COUNT OBJECT MESSAGE"
 
 async def events(
     server: ApiServer, namespace: str, uids: Sequence[str], most_bytes: int, remarks: Sequence[str] = ()
-) -> Captured:
+) -> list[Captured]:
     """Events of these objects, oldest first, a line each below titles; before them ``remarks``, each a line after ``# ``."""
     began, path = time.monotonic(), path_of(calls.EVENTS, namespace=namespace)
     command = f"GET {path}?fieldSelector=involvedObject.uid={','.join(uids)}"
@@ -171,7 +183,7 @@ async def events(
         raise
     except (ClusterError, ValueError) as error:
         why = error.text if isinstance(error, ClusterError) else f"the answer cannot be read: {str(error)[:200]}"
-        return Captured(role=Role.EVENTS, command=command, failure=why, took_s=time.monotonic() - began)
+        return [Captured(role=Role.EVENTS, command=command, failure=why, took_s=time.monotonic() - began)]
     every = sorted((one for some in found for one in some), key=lambda one: one.at)
     lines = [_line(one) for one in every]
     while sum(map(len, lines)) > most_bytes - 2**12:
@@ -181,7 +193,7 @@ async def events(
     head += [f"# {left} older events are left out"] if left else []
     text = "\n".join([*head, _TITLES, *lines] if lines else [*head, "# 0 events are kept of it"]) + "\n"
     took = time.monotonic() - began
-    return Captured(role=Role.EVENTS, command=command, data=text.encode("utf-8", "backslashreplace"), took_s=took)
+    return [Captured(role=Role.EVENTS, command=command, data=text.encode("utf-8", "backslashreplace"), took_s=took)]
 
 
 async def _events_of(server: ApiServer, path: str, uid: str) -> Sequence[_Event]:

@@ -290,7 +290,7 @@ async def test_a_pod_group_is_captured_by_its_pods(kube_lab: KubeLab, eyes: Eyes
 
     pieces = await captured(eyes, seen)
 
-    assert [piece.node for piece in of(pieces, Role.PROCESSES)] == ["gang-0", "gang-1", "gang-2"]
+    assert sorted(piece.node or "" for piece in of(pieces, Role.PROCESSES)) == ["gang-0", "gang-1", "gang-2"]
     assert all(piece.data for piece in of(pieces, Role.PROCESSES))
     (record,) = of(pieces, Role.RECORD)
     assert record.data is not None
@@ -339,6 +339,20 @@ async def test_a_pod_whose_node_is_dead_gives_failures_in_the_servers_words(kube
     assert of(pieces, Role.RECORD)[0].data
     assert "connection refused" in (of(pieces, Role.STACK)[0].failure or "")
     assert "connection refused" in (of(pieces, Role.LOG)[0].failure or "")
+
+
+@pytest.mark.lab
+async def test_what_does_not_come_in_time_is_told_piece_by_piece(kube_lab: KubeLab, eyes: Eyes) -> None:
+    """PROBE-14: all captures together are bounded."""
+    kube_lab.create(eyes.namespace, job("sft", pod("x", "running")))
+    pods_of(kube_lab, eyes, "sft", 1)
+
+    pieces = await captured(eyes, await eyes.see("job", "sft"), time_s=0.0)
+
+    assert of(pieces, Role.RECORD)[0].data
+    for role in (Role.EVENTS, Role.LOG, Role.STACK, Role.PROCESSES):
+        (piece,) = of(pieces, role)
+        assert "the 0 s that all captures have together" in (piece.failure or "")
 
 
 @pytest.mark.lab
