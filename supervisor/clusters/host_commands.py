@@ -171,15 +171,23 @@ look "$pid"
 [ "$there" = alive ] && [ "$start" = "$born" ] || no "its process is not there any more"
 printf '%s %s %s\n' @INCARNATION@ @APPROVAL@ "$(date +%s)" > "cancels/.@ID@" && mv "cancels/.@ID@" "cancels/@ID@" ||
   no "the cancel could not be written down"
-if ! said=$(kill -s TERM -- "-$pid" 2>&1); then no "SIGTERM could not be sent: $said"; fi
+# Some shells want two dashes before a group's number, busybox takes none.
+group() {
+  refused=$(kill -s "$1" -- "-$pid" 2>&1) && return
+  case $refused in
+    *"'--'"*) kill -s "$1" "-$pid" ;;
+    *) printf '%s\n' "$refused" >&2; return 1 ;;
+  esac
+}
+if ! said=$(group TERM 2>&1); then no "SIGTERM could not be sent: $said"; fi
 printf '@NONCE@ sent TERM\n'
 waited=0
-while kill -s 0 -- "-$pid" 2>/dev/null && [ "$waited" -lt @GRACE@ ]; do sleep 1; waited=$((waited + 1)); done
-if kill -s 0 -- "-$pid" 2>/dev/null; then
+while group 0 2>/dev/null && [ "$waited" -lt @GRACE@ ]; do sleep 1; waited=$((waited + 1)); done
+if group 0 2>/dev/null; then
   # The number still names this group: either its leader lives, or no new process can have got it.
   look "$pid"
   if [ "$there" = gone ] || [ "$start" = "$born" ]; then
-    kill -s KILL -- "-$pid" 2>/dev/null && printf '@NONCE@ sent KILL\n'
+    group KILL 2>/dev/null && printf '@NONCE@ sent KILL\n'
   fi
 fi
 printf '@NONCE@ end\n'
