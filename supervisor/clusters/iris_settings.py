@@ -57,7 +57,8 @@ class IrisSettings(BaseModel, frozen=True, extra="forbid"):
     ca_file: ConfigPath | None = None
     """Certificates to trust for an ``https`` url. Default: the system's."""
     pods: PodSource | None = None
-    """Where the pods of its tasks can be asked too: why they wait, and whether memory or a preemption ended them. Default: not."""
+    """Where the pods of its tasks can be asked too: why they wait, whether memory or a preemption ended them, and, in a deep probe,
+    what runs in them. Default: not."""
     users: tuple[IrisUser, ...] = Field(min_length=1)
     """Whose jobs are watched (POLL-8): jobs whose path begins with ``/USER/``."""
     request_timeout_s: float = Field(default=30, gt=0, le=600)
