@@ -242,13 +242,13 @@ def _computing(case: Case, look: Look) -> tuple[str, tuple[Quote, ...]] | None:
 
 def _rests_by_nature(case: Case, stand: progress.Stand) -> bool:
     """Whether rest tells nothing: of what hands out trials and waits for them, unless its engine says that nobody asks it; and of
-    programs that count no steps, which may be servers or notebooks."""
+    programs whose log tells of no work that goes on, neither steps nor metrics, which may be servers or notebooks."""
     run, log = stand.log.run, stand.log
     if case.subject.bucket in progress.OF_TRIALS:
         unasked = run is not None and run.engine.latest.get("running") == 0.0 and progress.after(run.engine.mark, log)
         return not unasked
     if case.subject.bucket == "other":
-        return stand.step is None and case.subject.log.step is None
+        return log.newest is None and stand.step is None and case.subject.log.step is None
     return False
 
 

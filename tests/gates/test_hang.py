@@ -330,6 +330,14 @@ def test_rest_that_is_the_works_nature_is_not_flipped_by_more_of_it():
     assert "another" not in score.watch
 
 
+def test_a_program_that_told_of_epochs_and_losses_does_not_rest_by_nature_though_it_counts_no_steps():
+    log = "".join(f"Epoch {number}: train loss 0.{number}\n" for number in range(1, 9))
+
+    score = judged(tree(log=log), bucket="other")
+
+    assert (score.hard, score.cause) == (True, "silent-hang")
+
+
 def test_a_busy_process_is_not_flipped_by_more_silence():
     score = judged(texts("late"))
 
