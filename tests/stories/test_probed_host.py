@@ -76,6 +76,10 @@ def told(config: Path) -> tuple[list, list]:
         return store.verdicts(), store.proposals()
 
 
+def phases(config: Path) -> dict[str, str]:
+    return {each["id"]: each["phase"] for each in json.loads(ctl(config, "status", "--json").stdout)["jobs"]}
+
+
 def test_a_hung_process_is_proposed_once_with_its_proof_and_a_healthy_one_never(launched):
     """PROBE-1, PROBE-4, PROBE-5, PROBE-14, LIVE-5: the log of one is ten gigabytes; the daemon is killed in the midst."""
     config, launch = launched
@@ -92,15 +96,14 @@ def test_a_hung_process_is_proposed_once_with_its_proof_and_a_healthy_one_never(
             running.ended()
     with daemon(config) as running:
         until(lambda: {each.job.id for each in told(config)[1]} == {hangs, large}, "both hung ones are proposed", 120)
-        running.saw("tick.finished", 2)
+        wanted = {hangs: "wedged", large: "wedged", healthy: "running"}
+        until(lambda: phases(config) == wanted, "the two are held as wedged, and the third runs", 60)
         verdicts, proposals = told(config)
         status = ctl(config, "status", "--json")
-        assert status.returncode == 3, "something waits for a person"
-        document = json.loads(status.stdout)
+        assert status.returncode in (3, 4), "something waits for a person; on a busy machine the tick may be late, too"
+        assert [each["kind"] for each in json.loads(status.stdout)["waiting"]] == ["kill", "kill"]
         running.tell(signal.SIGTERM)
         assert running.ended() == 0
-    phases = {each["id"]: each["phase"] for each in document["jobs"]}
-    assert (phases[hangs], phases[large], phases[healthy]) == ("wedged", "wedged", "running")
     assert len(proposals) == 2
     assert {each.job.id for each in verdicts if each.verdict.ruling.value == "KILL"} == {hangs, large}
     assert len({each.verdict.evidence for each in verdicts}) == len(verdicts), "no folder is judged twice"
