@@ -26,6 +26,7 @@ from supervisor.app.writing import Writer
 from supervisor.model.errors import ClusterError, SupervisorError, Unproven
 from supervisor.model.facts import Held
 from supervisor.model.job import JobState
+from supervisor.model.lifecycle import Phase
 from supervisor.model.probe import Captured, CaptureWanted, Exhibit, Role
 
 log = structlog.get_logger("supervisor.taking")
@@ -102,6 +103,7 @@ class Taking:
             log_paths=(followed,) if followed else (),
             checkpoint_dirs=checkpoint_dirs(held, self.follower.runs(station).get(held.key.id)),
             session_dirs=session_dirs(held),
+            may_hold=held.life.phase in (Phase.SUSPECT, Phase.WEDGED),
             live=held.observation.state is JobState.RUNNING,
             nodes_most=limits.nodes_most,
             log_bytes=limits.log_bytes,

@@ -172,6 +172,8 @@ GPU_PROCESS_FIELDS = "gpu_uuid,pid,process_name,used_gpu_memory"
 SAMPLES_APART_S = 4
 PROCESSES_MOST = 16
 """Processes of one node whose stacks are looked at."""
+GDB_MOST = 4
+"""Of these, how many a debugger may be attached to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +228,10 @@ def processes(whose: Whose, bytes_most: int, apart_s: int = SAMPLES_APART_S) -> 
     return Ask(Role.PROCESSES, words, MEMBERS + PROCESSES, (*_told(whose), str(int(apart_s))), 40, bytes_most)
 
 
-def stack(whose: Whose, bytes_most: int, seconds: float = 60, apart_s: int = 2) -> Ask:
-    words = f"{whose.words}: py-spy dump, else gdb, else /proc"
-    arguments = (str(PROCESSES_MOST), str(bytes_most), str(int(apart_s)))
+def stack(whose: Whose, bytes_most: int, seconds: float = 60, apart_s: int = 2, gdb_most: int = GDB_MOST) -> Ask:
+    """``gdb_most``: processes that a debugger may hold for a moment; 0 where they may be at work."""
+    words = f"{whose.words}: py-spy dump, else {'gdb, else ' if gdb_most else ''}/proc"
+    arguments = (str(PROCESSES_MOST), str(bytes_most), str(int(apart_s)), str(int(gdb_most)))
     return Ask(Role.STACK, words, MEMBERS + STACK, (*_told(whose), *arguments), seconds, bytes_most + 2**16)
 
 
@@ -272,7 +275,7 @@ def look(whose: Whose, wanted: CaptureWanted, *, with_checkpoints: bool) -> tupl
         memory(whose),
         gpu(),
         gpu_processes(),
-        stack(whose, wanted.piece_bytes),
+        stack(whose, wanted.piece_bytes, gdb_most=GDB_MOST if wanted.may_hold else 0),
         sessions(whose, wanted.session_dirs, wanted.session_files, wanted.piece_bytes // 4),
     ]
     if with_checkpoints and wanted.checkpoint_dirs:

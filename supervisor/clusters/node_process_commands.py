@@ -200,7 +200,7 @@ listed 2
 """
 
 STACK = r"""
-most=$1 budget_s=${LOOK_SECONDS:-60} room=$2 apart_s=$3
+most=$1 budget_s=${LOOK_SECONDS:-60} room=$2 apart_s=$3 gdb_most=$4
 share=$((room / 4))
 [ -r /proc/self/stat ] || { echo 'this system has no /proc: the threads of a process cannot be looked at'; exit 1; }
 began=$(date +%s)
@@ -302,7 +302,8 @@ for pid in $chosen; do
       fi ;;
   esac
   if command -v gdb >/dev/null; then
-    if [ "$by_gdb" -ge 4 ]; then why="$why$nl# not by gdb: it holds a process for a moment, so only four are asked"
+    if [ "$gdb_most" = 0 ]; then why="$why$nl# not by gdb: it holds a process for a moment, and nothing is suspected of this one"
+    elif [ "$by_gdb" -ge "$gdb_most" ]; then why="$why$nl# not by gdb: it holds a process for a moment, so only $gdb_most are asked"
     elif ! in_time 12; then why="$why$nl# not by gdb: no time is left"
     elif state "$pid"; [ "$state" = T ]; then why="$why$nl# not by gdb: it is stopped"
     else

@@ -66,6 +66,8 @@ class CaptureWanted:
     checkpoint_dirs: tuple[str, ...] = ()
     session_dirs: tuple[str, ...] = ()
     """Folders with per-worker logs on its nodes, where its output names them; backends know the usual one."""
+    may_hold: bool = False
+    """Whether a debugger may hold a process still for a moment: what is suspected of hanging already loses nothing by it."""
     live: bool = True
     """False: its processes are gone, and only what outlives them is asked for."""
     nodes_most: int = 8

@@ -220,6 +220,22 @@ def test_a_process_that_a_debugger_left_stopped_goes_on(started: Started, tmp_pa
     assert "T" not in {_state(pid) for pid in _family(started)}
 
 
+def test_no_debugger_holds_a_process_of_which_nothing_is_suspected(started: Started, tmp_path: Path) -> None:
+    """PROBE-14: a probe of a healthy run leaves it running."""
+    fake, touched = tmp_path / "gdb", tmp_path / "touched"
+    fake.write_text(f"#!/bin/sh\necho x > {touched}\nexit 1\n")
+    fake.chmod(0o755)
+
+    (piece,) = look(
+        node_commands.stack(Whose("session", str(started.pid)), MOST, apart_s=1, gdb_most=0),
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+    )
+
+    assert not touched.exists()
+    assert b"# by /proc\n" in (piece.data or b"")
+    assert b"nothing is suspected of this one" in (piece.data or b"")
+
+
 def test_a_process_that_was_stopped_before_stays_so(started: Started) -> None:
     """PROBE-14."""
     one = _family(started)[1]
