@@ -116,7 +116,7 @@ async def _look(
                 server,
                 cluster,
                 where,
-                node_commands.script(nonce, asks),
+                node_commands.script(nonce, asks, within_s=max(1.0, limit_s - _AROUND_S)),
                 limit_s=limit_s,
                 limit_bytes=node_commands.bytes_needed(asks),
             )
