@@ -16,6 +16,7 @@ import structlog
 
 from supervisor.app.agent_logs import AgentLogs
 from supervisor.app.fleet import Station
+from supervisor.app.grounds import shaken
 from supervisor.app.marks import caps_of, marks_of, standing_rules
 from supervisor.app.settings import Settings
 from supervisor.app.sweep import Sweeper
@@ -245,6 +246,10 @@ class Kills:
         )
         if isinstance(held, Refusal):
             return held
+        if (why := await asyncio.to_thread(shaken, approved)) is not None:
+            return await self._refused(
+                decision, Refusal(f"the evidence of verdict {decision.verdict} does not bear it: {why}")
+            )
         fresh = await self.refresh(held)
         if not isinstance(fresh, Verdict):
             return Refusal(f"its evidence could not be refreshed: {fresh}", for_good=False)

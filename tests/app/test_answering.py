@@ -120,6 +120,31 @@ def test_an_approval_is_given_once(ask, proposed):  # noqa: F811
     assert "proposal 1" in second.line
 
 
+def test_what_was_answered_already_is_not_asked_again(ask, proposed, monkeypatch):  # noqa: F811
+    ask("--config", proposed, "deny", "1", "--reason", "a big checkpoint")
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+
+    told = ask("--config", proposed, "approve", "1")
+
+    assert (told.code, told.out) == (2, "")
+    assert "is denied by" in told.line
+
+
+def test_touched_evidence_is_not_approved(ask, proposed, monkeypatch):  # noqa: F811
+    """PROBE-4: it says what was touched, and what to do; nothing is written down."""
+    monkeypatch.setattr(
+        "supervisor.app.grounds.shaken",
+        lambda verdict: "/state/evidence/1/log.log: its content is not what was captured",
+    )
+
+    told = ask("--config", proposed, "approve", "1", "--yes")
+
+    assert (told.code, told.out) == (2, "")
+    assert "log.log: its content is not what was captured" in told.line
+    (row,) = json.loads(ask("--config", proposed, "proposals", "--json").out)["proposals"]
+    assert (row["state"], row["approval"]) == ("open", None)
+
+
 def test_deny_needs_a_reason_and_silences_the_facts(ask, proposed):  # noqa: F811
     bare, blank = ask("--config", proposed, "deny", "1"), ask("--config", proposed, "deny", "1", "--reason", " ")
     told = ask("--config", proposed, "deny", "1", "--reason", "a big checkpoint")

@@ -28,7 +28,10 @@ def run(args: argparse.Namespace) -> int:
 
     from supervisor.app.asking import asker, opened
     from supervisor.app.clock import utc_now
+    from supervisor.app.grounds import shaken
     from supervisor.app.settings import load
+    from supervisor.model.errors import UsageError
+    from supervisor.model.proposals import ProposalState
     from supervisor.reports.text import plain
     from supervisor.reports.verdict import form
 
@@ -37,7 +40,13 @@ def run(args: argparse.Namespace) -> int:
     with store:
         proposal = store.proposal(args.id)
         entry = store.verdict(proposal.verdict)
-        if not args.yes:
+        waits = proposal.state is ProposalState.OPEN  # of what does not, the store says why it can't be approved
+        if waits and (why := shaken(entry.verdict)) is not None:
+            raise UsageError(
+                f"approve: the evidence of verdict {entry.id} does not bear it any more: {plain(why)};"
+                f" deny proposal {args.id}, then `supervisorctl probe {plain(str(proposal.job.ref))}` looks anew"
+            )
+        if waits and not args.yes:
             sys.stdout.write(form(entry.verdict, entry.id) + "\n")
             if not _confirmed(str(proposal.job.ref), proposal.job.id):
                 print("supervisorctl: approve: nothing was approved", file=sys.stderr)
