@@ -26,7 +26,9 @@ from supervisor.model.probe import Captured, Exhibit, Role
 from supervisor.model.secrets import scrubbed
 
 MANIFEST = "manifest.json"
-_SUSPICIOUS = re.compile(rb"(?i)key|secret|token|passw|credential|hf_|sk-|gh[a-z]_|glpat-|xox|akia|eyj|://")
+_SUSPICIOUS = re.compile(
+    rb"(?i)key|secret|token|passw|passphrase|credential|hf_|sk-|gh[a-z]_|github_pat_|glpat-|xox|a[ks]ia|aiza|nvapi-|eyj|bearer|basic|wandb|://"
+)
 """A line without any of these holds nothing that scrubbing would hide; most lines are passed over by this."""
 _PIECE = 64 << 10
 """Characters of a line that are scrubbed at once; a longer line is taken in pieces, cut between words."""

@@ -19,6 +19,22 @@ from supervisor.model.secrets import HIDDEN, scrubbed
         ("postgresql://alice:hunter22@db.example/fleet", "hunter22"),
         ("login with hf_abcdefghijklmnop0123 failed", "hf_abcdefghijklmnop0123"),
         ('{"aws_secret_access_key": "AbCdEf0123456789"}', "AbCdEf0123456789"),
+        ("python train.py --wandb.key 0123456789abcdef0123456789abcdef01234567 --lr 1", "0123456789abcdef"),
+        ("python train.py --wandb_key=0123456789abcdef0123456789abcdef01234567", "0123456789abcdef"),
+        (
+            "python -m openrlhf.cli.train_ppo_ray --use_wandb 0123456789abcdef0123456789abcdef01234567",
+            "0123456789abcdef",
+        ),
+        ("wandb login 0123456789abcdef0123456789abcdef01234567", "0123456789abcdef"),
+        ("python run.py --password 'my pass phrase'", "pass phrase"),
+        ("PASSWORD='my pass phrase'", "pass phrase"),
+        ("python run.py --password my pass phrase --lr 1", "pass phrase"),
+        ("python run.py --db.password abc", "abc"),
+        ("Authorization: Bearer 0123456789abcdefXYZ", "0123456789abcdef"),
+        ("remote: https://x-access-token:github_pat_11ABCDEFG0abcdefghij_klmnop@github.example", "github_pat_11ABC"),
+        ("gho_0123456789abcdefghij0123 was refused", "gho_0123456789"),
+        ("export NGC=nvapi-0123456789abcdefghij0123", "nvapi-0123"),
+        ("AWS key ASIAABCDEFGHIJKLMNOP", "ASIAABCDEFGHIJKLMNOP"),
     ],
 )
 def test_what_is_named_like_a_secret_or_looks_like_one_is_hidden(text, secret):
@@ -35,13 +51,33 @@ def test_what_is_named_like_a_secret_or_looks_like_one_is_hidden(text, secret):
         "special_tokens: <|endoftext|>",
         "step 12/600 loss 0.1234",
         "python train.py --lr 1e-6 --name rl__gsm8k",
+        "python train.py --use_wandb online",
+        "Basic blocks of the model: 24",
+        "a bearer authentication-scheme is used",
+        "the key 0123456789abcdef0123456789abcdef01234567 is a commit",
+        "a password --policy strict",
     ],
 )
 def test_what_is_no_secret_is_left_as_it_is(text):
     assert scrubbed(text) == text
 
 
-@pytest.mark.parametrize("word", ["token", "a-", "secret.", "-token ", "http://a:", "eyJaaaaaaaaaa-", "x"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "token",
+        "a-",
+        "secret.",
+        "-token ",
+        "http://a:",
+        "eyJaaaaaaaaaa-",
+        "x",
+        "--password ",
+        "-password a ",
+        "token='a ",
+        "bearer ",
+    ],
+)
 def test_a_hostile_line_costs_no_more_than_its_length(word):
     """A log's text is scrubbed before it is written into evidence: no line may hold that up."""
     began = time.process_time()
