@@ -90,7 +90,8 @@ class TaskPod:
             "iris.task_hash": task_hash(f"{path}/0"),
             "iris.attempt_id": "0",
         }
-        made = pod(name, "running", labels=labels)
+        # On a node by itself: a scheduler that has lost its API server, as other tests bring about, takes its time to come back.
+        made = pod(name, "running", labels=labels, nodeName="lab-node-1")
         made["metadata"]["annotations"]["iris.task_id"] = f"{path}/0"
         kube.create(namespace, made)
         kube.until_phase(namespace, name, "Running")
