@@ -14,7 +14,8 @@ from supervisor.model.lifecycle import Phase
 def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     """Patient up to the limit; what comes after is for a person to look at."""
     began = facts.observation.started_at
-    if facts.held.life.phase is Phase.SUSPECT and facts.log.progress_at is None and began is not None:
+    doubted = facts.held.life.phase in (Phase.SUSPECT, Phase.WEDGED)
+    if doubted and facts.log.progress_at is None and began is not None:
         limit = facts.limits.bring_up_limit.total_seconds() / 60
         text = f"no first progress since its start {began:%Y-%m-%d %H:%MZ}; limit {limit:.0f} min"
         run = facts.followed

@@ -15,7 +15,10 @@ from supervisor.model.logs import LogState
 
 
 def look(facts: Facts, now: datetime) -> Iterable[Finding]:
-    """One finding at most: an unreadable log is not a silent one, and a log that goes on without progress is ``stall``'s."""
+    """One finding at most: an unreadable log is not a silent one, and a log that goes on without progress is ``stall``'s.
+
+    A job that turned out to hang is no less silent than before: it stays flagged.
+    """
     life, stat = facts.held.life, facts.log.stat
     if not life.phase.live or facts.observation.state is not JobState.RUNNING:
         return
@@ -25,7 +28,7 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     elif stat is not None and stat.state is LogState.ABSENT:
         text = f"no log where the scheduler says: {stat.path}"
         yield Finding("FIND-2", Severity.WATCH, text, quoting.scheduler(facts))
-    elif life.phase is Phase.SUSPECT and facts.log.progress_at is not None and not goes_on(facts):
+    elif life.phase in (Phase.SUSPECT, Phase.WEDGED) and facts.log.progress_at is not None and not goes_on(facts):
         since = f"{facts.log.progress_at:%Y-%m-%d %H:%M:%SZ}"
         cadence = facts.log.cadence
         usual = f"; its usual gap is {cadence.total_seconds():.0f} s" if cadence else ""

@@ -28,9 +28,10 @@ def look(facts: Facts, now: datetime) -> Iterable[Finding]:
     if facts.held.bucket in RULES and _all_done(facts):
         return  # nothing is left to progress: a zombie, or a run that wraps up
     counter = None if trials.moving(facts, now) else standing_still(facts, run.summary)
-    if life.phase is Phase.SUSPECT and goes_on(facts):
+    doubted = life.phase in (Phase.SUSPECT, Phase.WEDGED)
+    if doubted and goes_on(facts):
         yield from _without_progress(facts, run, counter)
-    elif life.phase is not Phase.SUSPECT and counter is not None:
+    elif not doubted and counter is not None:
         yield _frozen(facts, run, counter)
 
 
