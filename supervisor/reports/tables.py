@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = Mapping[str, "datetime | None"]
 REGIMES = {"shaped": "shaped reward", "unshaped": "unshaped reward", None: "reward regime not told"}
+STANDING = ("suspect", "wedged")
+"""Phases in which the rate of before tells nothing of an end to come."""
 TOLD = 20
 """Flagged jobs told below a table that has no room for flags."""
 LAST = (
@@ -139,7 +141,7 @@ class _Shape:
             status.last_output(job, self.now),
             phase,
             where,
-            eta if job.closed_at is None else cells.DASH,
+            eta if job.closed_at is None and job.phase not in STANDING else cells.DASH,
             status.elapsed(job, self.now),
             status.scheduler(job),
             status.nodes(job),

@@ -59,6 +59,13 @@ def test_what_was_not_emitted_is_a_dash_and_never_zero() -> None:
     assert cells[2:7] == ["0", "—", "—", "—", "—"]
 
 
+@pytest.mark.parametrize("phase", ["suspect", "wedged"])
+def test_a_job_that_stands_still_is_promised_no_end(phase: str) -> None:
+    """BUCKET-2: its rate is that of before."""
+    assert "7 h 46" in shown(a_run(phase="running"))
+    assert "7 h 46" not in shown(a_run(phase=phase))
+
+
 def test_an_evaluation_tells_what_it_stands_on() -> None:
     """EVAL-1: what is bad in words; what its log does not tell is not there."""
     infra = {"tunnel": "ok", "api_base": "bad internal address", "engine": "ok 1240×", "trials": "quiet"}
