@@ -44,6 +44,7 @@ def decided(decision: Any) -> str:
     """What became of an approval, in one line."""
     until = f", valid until {iso(decision.expires_at)}" if decision.stage == "approved" else ""
     why = f": {plain(decision.why)}" if decision.why else ""
+    why += "; a person must look, nothing is sent again" if decision.stage == "unconfirmed" else ""
     return f"  approval {decision.id} by {plain(decision.approved_by)} ({plain(decision.reason)}): {decision.stage}{until}{why}"
 
 

@@ -248,9 +248,16 @@ def foot(holds: Iterable[Any], hidden: int, waiting: Sequence[Any] = ()) -> list
     return lines
 
 
+WAITING = {
+    "open": "waits for you",
+    "approved": "is approved and being carried out",
+    "unconfirmed": "was approved and its cancel shows no effect, look at the job by hand",
+}
+
+
 def waits(each: Any) -> str:
     """One proposal in one line."""
-    state = "waits for you" if each.state == "open" else "is approved and being carried out"
+    state = WAITING[each.state]
     why = f"{plain(each.cause)}, {each.confidence} confidence, verdict {each.verdict}"
     return f"proposal {each.id} {state}: {each.kind} {plain(each.job)} {plain(each.name)} ({why})"
 
@@ -267,8 +274,8 @@ def document(
     waiting: Iterable[Any] = (),
     verdicts: Iterable[Any] = (),
 ) -> dict[str, Any]:
-    """``status --json`` as the contract has it. ``waiting``: proposals; those that are answered wait for nobody. ``verdicts``: the
-    newest of each living job."""
+    """``status --json`` as the contract has it. ``waiting``: proposals; those that are answered wait for nobody, those whose cancel
+    showed no effect for a look. ``verdicts``: the newest of each living job."""
     ruled = {each.job: each for each in verdicts}
     state, reason = monitor_state(summary, now, gone)
     last, beat = summary.last_tick, summary.heartbeats[0] if summary.heartbeats else None
@@ -293,16 +300,16 @@ def document(
         "waiting": [
             {
                 "id": each.id,
-                "kind": each.kind,
+                "kind": each.kind if each.state == "open" else f"unconfirmed_{each.kind}",
                 "job": each.job,
                 "name": each.name,
                 "verdict": each.verdict,
                 "cause": each.cause,
                 "confidence": each.confidence,
-                "expires_at": iso(each.expires_at),
+                "expires_at": iso(each.expires_at) if each.state == "open" else None,
             }
             for each in waiting
-            if each.state == "open"
+            if each.state != "approved"
         ],
     }
 

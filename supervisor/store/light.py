@@ -211,12 +211,16 @@ class Light:
     def waiting(self) -> list[WaitingRow]:
         """What waits for a person, or was approved and is not carried out yet, oldest first.
 
-        ``expires_at`` of an approved one is that of its approval.
+        A kill that was not confirmed waits for a person's own look, for as long as that attempt lives and nothing newer was
+        proposed of it. ``expires_at`` of an approved one is that of its approval.
         """
         text = (
             "SELECT p.id, 'kill' AS kind, j.cluster || '/' || j.job_id AS job, j.name, p.verdict, p.cause, p.confidence, "
-            "p.state, COALESCE(d.expires_at, p.expires_at) AS expires_at FROM proposal p JOIN job j ON j.id = p.job "
-            "LEFT JOIN decision d ON d.proposal = p.id WHERE p.state IN ('open', 'approved') ORDER BY p.id"
+            "CASE WHEN d.stage = 'unconfirmed' THEN 'unconfirmed' ELSE p.state END AS state, "
+            "COALESCE(d.expires_at, p.expires_at) AS expires_at FROM proposal p JOIN job j ON j.id = p.job "
+            "LEFT JOIN decision d ON d.proposal = p.id WHERE p.state IN ('open', 'approved') OR (d.stage = 'unconfirmed' "
+            "AND j.closed_at IS NULL AND j.attempt = d.attempt AND j.incarnation = d.incarnation "
+            "AND NOT EXISTS (SELECT 1 FROM proposal q WHERE q.job = p.job AND q.id > p.id)) ORDER BY p.id"
         )
         return self._read(WaitingRow, text)
 

@@ -200,7 +200,7 @@ class VerdictRow(NamedTuple):
 
 
 class WaitingRow(NamedTuple):
-    """What waits for a person, or is approved and not carried out yet."""
+    """What waits for a person, or is approved and not carried out yet, or was sent without a sign of its effect."""
 
     id: int
     kind: str
@@ -209,5 +209,5 @@ class WaitingRow(NamedTuple):
     verdict: int
     cause: str
     confidence: str
-    state: str  # open, approved
+    state: str  # open, approved, unconfirmed
     expires_at: datetime

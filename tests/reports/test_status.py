@@ -153,6 +153,22 @@ def test_holds_and_hidden_rows_are_said_at_the_foot():
     assert "`supervisorctl status --all` shows all" in hidden
 
 
+def test_a_kill_without_effect_asks_for_a_look_and_not_for_an_answer():
+    """KILL-3: in text and JSON alike; scripts that answer kills leave it alone by its kind."""
+    from types import SimpleNamespace
+
+    each = SimpleNamespace(
+        id=3, kind="kill", job="alpha/42", name="rl__a", verdict=9, cause="silent-hang", confidence="high", state="unconfirmed",
+        expires_at=NOON,
+    )  # fmt: skip
+
+    (line,) = foot([], 0, [each])
+    (waiting,) = document(a_summary(), [], NOON, waiting=[each])["waiting"]
+
+    assert "look at the job by hand" in line
+    assert (waiting["kind"], waiting["expires_at"]) == ("unconfirmed_kill", None)
+
+
 def test_only_a_terminal_gets_colour():
     assert "\x1b" not in shown(a_job(worst="fault"))
     assert "\x1b[31m" in shown(a_job(worst="fault"), colour=True)

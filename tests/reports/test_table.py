@@ -117,6 +117,6 @@ def test_pipes_hold_whatever_a_cell_says(row):
 
 
 def test_durations_are_for_people():
-    assert [span(seconds) for seconds in (None, -3, 0, 89, 90, 5399, 5400, 172799, 172800)] == [
-        "—", "0 s", "0 s", "89 s", "1 min", "89 min", "1 h 30", "47 h 59", "2 d 0 h",
+    assert [span(seconds) for seconds in (None, -3, 0, 119, 120, 5399, 5400, 172799, 172800)] == [
+        "—", "0 s", "0 s", "119 s", "2 min", "89 min", "1 h 30", "47 h 59", "2 d 0 h",
     ]  # fmt: skip

@@ -14,6 +14,7 @@ from supervisor.model.errors import StoreError, UsageError
 from supervisor.model.facts import Held
 from supervisor.model.ports import Approval, CancelReceipt
 from supervisor.model.proposals import Caps, Decision, ProposalState, Refusal, Stage
+from supervisor.store.light import Light
 from supervisor.store.store import Store
 from tests.some import HOUR, MINUTE, NOON
 from tests.store.some import SECOND, ended, poll
@@ -428,6 +429,32 @@ def test_nothing_that_may_have_been_sent_is_void_or_ended_by_itself(store: Store
     assert not store.void(decision.id, "no", NOON)
     assert not store.outcome(decision.id, Stage.ENDED_ITSELF, "no", NOON)
     assert store.outcome(decision.id, Stage.UNCONFIRMED, "it runs still", NOON)
+
+
+def test_a_kill_that_is_not_confirmed_waits_for_a_look_for_as_long_as_its_attempt_lives(store: Store, url: str) -> None:
+    """KILL-3: it is not sent again, so a person must know."""
+    held, decision = ready(store)
+    begin(store, decision)
+    store.outcome(decision.id, Stage.UNCONFIRMED, "it runs still", NOON)
+
+    with Light.open(url) as light:
+        (told,) = light.waiting()
+    store.record(poll(ended(held), at=5 * MINUTE))
+    with Light.open(url) as light:
+        after = light.waiting()
+
+    assert (told.id, told.state) == (decision.proposal, "unconfirmed")
+    assert after == []
+
+
+def test_a_newer_proposal_takes_the_place_of_a_kill_that_is_not_confirmed(store: Store, url: str) -> None:
+    held, decision = ready(store)
+    begin(store, decision)
+    store.outcome(decision.id, Stage.UNCONFIRMED, "it runs still", NOON)
+    later = proposed(store, requeued(store, held))
+
+    with Light.open(url) as light:
+        assert [(each.id, each.state) for each in light.waiting()] == [(later.id, "open")]
 
 
 def test_whoever_holds_the_approval_can_say_that_nothing_was_sent(store: Store) -> None:

@@ -28,12 +28,15 @@ def run(args: argparse.Namespace) -> int:
     from supervisor.app.settings import load
     from supervisor.model.proposals import ProposalState
     from supervisor.reports import proposals
+    from supervisor.store.light import Light
 
     mode = load(args.config)[0].approvals.mode
-    store, _where = opened(args)
+    store, where = opened(args)
     states = tuple(ProposalState) if args.all else (ProposalState.OPEN, ProposalState.APPROVED)
-    with store:
+    with store, Light.open(where.database_url) as light:
         found = store.proposals(*states)
+        looks = [each.id for each in light.waiting() if each.state == "unconfirmed"]
+        found += [store.proposal(number) for number in looks if not args.all]
         entries = {each.id: store.verdict(each.verdict) for each in found}
         decisions = {each.id: store.decision_of(each.id) for each in found}
         holds = store.holds()

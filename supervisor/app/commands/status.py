@@ -26,7 +26,14 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     made.add_argument("job", nargs="*", metavar="JOB", help="cluster/id, an id, or a part of a name")
     made.add_argument("--bucket", action="append", default=[], metavar="B", help=f"one of {', '.join(BUCKETS)}")
     made.add_argument("--cluster", action="append", default=[], metavar="C")
-    made.add_argument("--phase", action="append", default=[], metavar="P", help=f"one of {', '.join(PHASES)}")
+    made.add_argument(
+        "--phase",
+        action="append",
+        type=lambda word: word.replace("-", "_"),  # the tables write bring-up
+        default=[],
+        metavar="P",
+        help=f"one of {', '.join(PHASES)}",
+    )
     made.add_argument("--all", action="store_true", help="ended jobs of any age too, and every row")
     made.add_argument("--json", action="store_true", help="the machine-readable twin")
     made.add_argument("--pipe", action="store_true", help="GitHub-style tables, for pasting")
@@ -105,7 +112,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         jobs = status.one_row_each(jobs, summary.clusters)
         holds, waiting = light.holds(), light.waiting()
         verdicts = light.verdicts() if args.json else []
-    unanswered = sum(each.state == "open" for each in waiting)
+    unanswered = sum(each.state != "approved" for each in waiting)
     code = status.exit_code(summary, jobs, now, waiting=unanswered, gone=gone)
     if args.json:
         import json
