@@ -66,11 +66,10 @@ def by_kind(
         shown, copies = rollup.copies(filling)
         parts.append(f"{kind.title}, filling ({status.count(filling)}): no metrics yet")
         parts += shape.filling(shown, copies)
-    if kind.grid:
-        parts += [*rollup.grids(kind, jobs, runs), ""]
+    below = rollup.grids(kind, jobs, runs) if kind.grid else []
     if kind.name == "datagen":
-        parts += [*rollup.chunks(jobs), ""]
-    return parts if parts[-1] or len(parts) < 2 else parts[:-1]
+        below += rollup.chunks(jobs)
+    return [*parts, *below, ""] if below else parts
 
 
 def _emitted(job: Any, run: Mapping[str, Any]) -> bool:

@@ -229,3 +229,11 @@ def test_chunks_that_are_jobs_of_their_own_are_summed() -> None:
     live = a_job(row=9, name="datagen__x_chunk_09", bucket="datagen", started_at=NOON, step=7)
 
     assert chunks([*done, live]) == ["chunks of datagen__x: 3/4 done, 1 running, 0 pending; 307 trials"]
+
+
+def test_what_stands_below_a_table_is_set_off_from_the_next_one() -> None:
+    flag = json.dumps([{"rule": "RL-2", "text": "collapse", "severity": "fault", "since": "x"}])
+    told = shown(a_run(worst="fault", flags=flag), a_job(row=2, name="rows", bucket="other"), wide=100)
+    lines = told.split("\n")
+
+    assert lines[next(n for n, line in enumerate(lines) if line.startswith("Other (")) - 1] == ""
