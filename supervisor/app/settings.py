@@ -155,6 +155,11 @@ class Settings(BaseSettings):
         for bucket in self.buckets:
             if bucket not in BY_NAME:
                 raise ValueError(f"buckets.{bucket}: no such bucket{nearest(bucket, BY_NAME)}")
+        for rule in self.approvals.standing:
+            if rule.cluster is not None and rule.cluster not in names:
+                raise ValueError(
+                    f"approvals.standing {rule.name!r}: there is no cluster {rule.cluster!r}{nearest(rule.cluster, names)}"
+                )
         limits_in_force(self.limits)
         return self
 

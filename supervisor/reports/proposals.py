@@ -40,9 +40,10 @@ def shown(proposal: Any, verdict: Any, holds: Any, mode: str, now: datetime) -> 
     return lines
 
 
-def decided(decision: Any) -> str:
-    """What became of an approval, in one line."""
-    until = f", valid until {iso(decision.expires_at)}" if decision.stage == "approved" else ""
+def decided(decision: Any, full: str | None = None) -> str:
+    """What became of an approval, in one line. ``full``: the cap that lets no further kill begin now."""
+    waits = f"; it waits, for {full}" if full else ""
+    until = f", valid until {iso(decision.expires_at)}{waits}" if decision.stage == "approved" else ""
     why = f": {plain(decision.why)}" if decision.why else ""
     why += "; a person must look, nothing is sent again" if decision.stage == "unconfirmed" else ""
     return f"  approval {decision.id} by {plain(decision.approved_by)} ({plain(decision.reason)}): {decision.stage}{until}{why}"

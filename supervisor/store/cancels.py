@@ -115,14 +115,23 @@ class Cancels:
         if lease is None or lease.owner != owner or lease.until <= to_us(now):
             holder = "nobody" if lease is None else lease.owner
             return row, Refusal(f"{row.cluster} is held by {holder} now, not by {owner}", for_good=False)
+        full = self._capped(connection, mode, caps, now)
+        return row, None if full is None else Refusal(full, for_good=False)
+
+    def capped(self, mode: str, caps: Caps, now: datetime) -> str | None:
+        """The cap that lets no further kill begin now, in words; None where one may."""
+        with self._db.read("counting the kills that were begun") as connection:
+            return self._capped(connection, mode, caps, now)
+
+    def _capped(self, connection: sa.Connection, mode: str, caps: Caps, now: datetime) -> str | None:
         counted = "stage = 'recorded'" if mode == "record" else "stage <> 'recorded'"
         for most, span, words in ((caps.per_tick, caps.tick, "per_tick"), (caps.per_day, DAY, "per_day")):
             text = f"SELECT COUNT(*) FROM decision WHERE intended_at > ? AND {counted}"
             sent = self._db.run(connection, text, (to_us(now - span),)).scalar_one()
             if sent >= most:
-                said = f"{sent} kills were begun within {span_words(span)}, and {words} allows {most}"
-                return row, Refusal(said, for_good=False)
-        return row, None
+                begun = "1 kill was" if sent == 1 else f"{sent} kills were"
+                return f"{begun} begun within {span_words(span)}, and {words} allows {most}"
+        return None
 
     def receipt(self, number: int, receipt: CancelReceipt, now: datetime) -> bool:
         """What is known after the sending. False where it was not under way."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from supervisor.app.marks import caps_of
 from supervisor.app.sections import StandingSection
 from supervisor.app.sweep import Sweeper
 from supervisor.model.errors import ClusterError, NotApproved, StoreError
@@ -15,6 +16,7 @@ from supervisor.model.job import JobState
 from supervisor.model.ports import CancelReceipt
 from supervisor.model.probe import Mark, Ruling
 from supervisor.model.proposals import ProposalState, Stage
+from supervisor.reports.proposals import decided
 from tests.scripted import World
 from tests.some import HOUR, MINUTE, NOON
 from tests.stories.killing import Effects, Scene, a_hung_world, a_scene, cancelled, verdict_on
@@ -339,8 +341,13 @@ def test_the_caps_make_the_next_one_wait(tmp_path):
     run(scene)
     assert [job.id for job, _ in scene.sent] == ["1"]
     assert (scene.decision(2).stage, len(scene.refreshed)) == (Stage.APPROVED, 1)
+    full = scene.store.capped("ask", caps_of(scene.kills.settings), scene.now)
+    assert full == "1 kill was begun within 900 s, and per_tick allows 1"
+    assert f"; it waits, for {full}" in decided(scene.decision(2), full)
+    assert "it waits" not in decided(scene.decision(1), full)
 
     scene.pass_time(16 * MINUTE)
+    assert scene.store.capped("ask", caps_of(scene.kills.settings), scene.now) is None
     run(scene)
     assert [job.id for job, _ in scene.sent] == ["1", "2"]
 

@@ -94,6 +94,10 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(refused, text, lin
         (f"{BOX}no_kill = 'maybe'", "[[cluster]] 'box': no_kill: must be true or false"),
         (BOX + BOX, "two clusters are named 'box'; names must be unique"),
         (
+            BOX + '[[approvals.standing]]\nname = "hung"\nbucket = "rl"\npattern = "debug-*"\ncause = "silent-hang"\ncluster = "bex"\n',
+            "approvals.standing 'hung': there is no cluster 'bex'; did you mean 'box'?",
+        ),
+        (
             '[[cluster]]\nname = "a/b"\nkind = "host"',
             "[[cluster]] 'a/b': name: must be letters, digits, '_', '.' or '-', at most 63, and begin with a letter or a digit",
         ),

@@ -368,8 +368,8 @@ def test_no_more_are_begun_than_the_caps_allow(store: Store) -> None:
         return begin(store, decisions[number], at=at, caps=caps)
 
     assert isinstance(begun(0, MINUTE), Approval)
-    assert begun(1, 15 * MINUTE) == Refusal("1 kills were begun within 900 s, and per_tick allows 1", for_good=False)
-    assert begun(1, -HOUR) == Refusal("1 kills were begun within 900 s, and per_tick allows 1", for_good=False)
+    assert begun(1, 15 * MINUTE) == Refusal("1 kill was begun within 900 s, and per_tick allows 1", for_good=False)
+    assert begun(1, -HOUR) == Refusal("1 kill was begun within 900 s, and per_tick allows 1", for_good=False)
     assert isinstance(begun(1, 16 * MINUTE), Approval)
     assert begun(2, HOUR) == Refusal("2 kills were begun within 24 h, and per_day allows 2", for_good=False)
     assert store.record_only(decisions[3].id, owner=OWNER, caps=caps, now=NOON + HOUR) is None

@@ -29,13 +29,15 @@ def run(args: argparse.Namespace) -> int:
     from supervisor.app.asking import asker, opened
     from supervisor.app.clock import utc_now
     from supervisor.app.grounds import shaken
+    from supervisor.app.marks import caps_of
     from supervisor.app.settings import load
     from supervisor.model.errors import UsageError
     from supervisor.model.proposals import ProposalState
     from supervisor.reports.text import plain
     from supervisor.reports.verdict import form
 
-    approvals = load(args.config)[0].approvals
+    settings = load(args.config)[0]
+    approvals = settings.approvals
     store, _where = opened(args)
     with store:
         proposal = store.proposal(args.id)
@@ -67,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
         )
         if approvals.mode == "record":
             print('mode is "record": it is checked and written down, and no cancel is sent')
-        print(_who_acts(store, now))
+        full = store.capped(approvals.mode, caps_of(settings), now)
+        print(_who_acts(store, now) if full is None else f"not now: {full}; it waits until its time is over")
     return 0
 
 

@@ -25,12 +25,14 @@ def run(args: argparse.Namespace) -> int:
 
     from supervisor.app.asking import opened, print_json
     from supervisor.app.clock import utc_now
+    from supervisor.app.marks import caps_of
     from supervisor.app.settings import load
     from supervisor.model.proposals import ProposalState
     from supervisor.reports import proposals
     from supervisor.store.light import Light
 
-    mode = load(args.config)[0].approvals.mode
+    settings = load(args.config)[0]
+    mode, now = settings.approvals.mode, utc_now()
     store, where = opened(args)
     states = tuple(ProposalState) if args.all else (ProposalState.OPEN, ProposalState.APPROVED)
     with store, Light.open(where.database_url) as light:
@@ -39,8 +41,7 @@ def run(args: argparse.Namespace) -> int:
         found += [store.proposal(number) for number in looks if not args.all]
         entries = {each.id: store.verdict(each.verdict) for each in found}
         decisions = {each.id: store.decision_of(each.id) for each in found}
-        holds = store.holds()
-    now = utc_now()
+        holds, full = store.holds(), store.capped(mode, caps_of(settings), now)
     if args.json:
         rows = [proposals.document(each, entries[each.id].verdict, decisions[each.id]) for each in found]
         print_json({"mode": mode, "proposals": rows})
@@ -53,6 +54,6 @@ def run(args: argparse.Namespace) -> int:
         standing = [hold for hold in holds if hold.target in ("", each.job.cluster, str(each.job.ref))]
         lines = proposals.shown(each, entries[each.id].verdict, standing, mode, now)
         decision = decisions[each.id]
-        parts.append("\n".join([*lines, *([proposals.decided(decision)] if decision is not None else [])]))
+        parts.append("\n".join([*lines, *([proposals.decided(decision, full)] if decision is not None else [])]))
     sys.stdout.write("\n\n".join(parts) + "\n")
     return 0
