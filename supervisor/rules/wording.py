@@ -10,6 +10,18 @@ from supervisor.model.probe import GateScore, Mark, Restarts, Ruling, Score, Sub
 
 MEND = (
     (
+        r"no space left|disk is full|quota exceeded",
+        "make room where this was to be written",
+    ),
+    (
+        r"could not be written: .*(denied|read-only)",
+        "let the supervisor write there",
+    ),
+    (
+        r"^it shows no reward",
+        "let its log tell rewards, or give it a name of another bucket's if it is no RL job",
+    ),
+    (
         r"ptrace|operation not permitted|yama",
         "let the user that runs the job trace its own processes (ptrace), or name another dumper",
     ),
@@ -231,6 +243,15 @@ def after_lowering(
     ruling: Ruling, judge: str, theirs: Sequence[GateScore], ours: Sequence[GateScore]
 ) -> tuple[str, ...]:
     if ruling is Ruling.ERROR:
+        false = next(
+            (score.missing for score in theirs if score.missing and score.missing.command.startswith("quote ")), None
+        )
+        if false is not None:
+            said = " ".join(false.output.split())[:200]
+            return (
+                f"{_who(judge)} gave a {false.command} that does not hold: {said}. Correct the judge: a quote is a file of the"
+                " evidence folder, a line counted from 1, and a piece of that line as it stands. Then probe it again.",
+            )
         return tuple(_mending(theirs)) or (
             f"Find out what {_who(judge).lower()} could not establish, then probe it again.",
         )

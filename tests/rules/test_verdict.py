@@ -191,6 +191,9 @@ def test_what_is_new_about_it_is_told():
         ("the certificate has expired", "renew the credential"),
         ("no stack was captured", "let a probe onto the job's nodes"),
         ("the file has 4 lines", "take the probe again"),
+        ("/state/evidence/a-1-p3: the evidence could not be written: No space left on device", "make room where"),
+        ("/state/evidence/a-1-p3: the evidence could not be written: Permission denied", "write there"),
+        ("it shows no reward", "another bucket's"),
         ("something else", "run that command by hand"),
     ],
 )
@@ -299,6 +302,14 @@ def test_an_external_judge_lowers_a_no_kill_to_an_error():
 def test_an_external_judge_whose_quote_does_not_hold_is_an_error_whatever_it_ruled():
     """PROBE-4: `proof.check` has turned its gate into ERROR."""
     assert merged(ruled(SOFT), opinion(Ruling.KILL, score("A", Score.ERROR)), a_case()).ruling is Ruling.ERROR
+
+
+def test_a_false_quote_of_an_external_judge_is_for_its_author_to_mend():
+    """PROBE-4: to take the evidence again would not help."""
+    missing = Missing(command="quote log.log:38", output="the file has 14 lines")
+    verdict = merged(ruled(SOFT), opinion(Ruling.NO_KILL, score("A", Score.ERROR, missing=missing)), a_case())
+
+    assert "quote log.log:38 that does not hold: the file has 14 lines. Correct the judge" in verdict.next_steps[0]
 
 
 def test_an_external_judge_never_moves_our_error():
