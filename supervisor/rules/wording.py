@@ -18,6 +18,10 @@ MEND = (
         "let the supervisor write there",
     ),
     (
+        r'node_access = "none"',
+        'let probes onto its nodes: node_access = "srun" or "ssh" in its cluster\'s settings',
+    ),
+    (
         r"^it shows no reward",
         "let its log tell rewards, or give it a name of another bucket's if it is no RL job",
     ),

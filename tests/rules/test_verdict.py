@@ -194,6 +194,7 @@ def test_what_is_new_about_it_is_told():
         ("/state/evidence/a-1-p3: the evidence could not be written: No space left on device", "make room where"),
         ("/state/evidence/a-1-p3: the evidence could not be written: Permission denied", "write there"),
         ("it shows no reward", "another bucket's"),
+        ('node_access = "none": compute nodes of this cluster are not looked at', 'node_access = "srun"'),
         ("something else", "run that command by hand"),
     ],
 )
