@@ -38,6 +38,8 @@ MOST_OUTPUT = 1 << 20
 """Bytes of its answer; more is no verdict."""
 MOST_COMPLAINT = 16 << 10
 """Bytes of its standard error that are looked at."""
+END_S = 5.0
+"""How long a judge that was ended is waited for."""
 _LIMITS = (
     'ulimit -c 0; ulimit -n 1024; ulimit -f 131072; ulimit -v 67108864 2>/dev/null; ulimit -t "$1" 2>/dev/null; '
     'shift; exec "$@"'
@@ -271,10 +273,10 @@ async def _run(section: ExternalSection, request: bytes, scratch: Path) -> bytes
     except _TooMuch:
         return f"it put out more than {MOST_OUTPUT} bytes and was ended"
     finally:
-        await _ended(process)
         for each in talk:
             each.cancel()
         await asyncio.gather(*talk, return_exceptions=True)
+        await _ended(process)
     words = bytes(complaint.data).decode("utf-8", "replace").strip()
     said = f": {words[-400:]}" if words else ""
     if status != 0:
@@ -316,7 +318,22 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     for stray in strays:
         with contextlib.suppress(psutil.Error):
             stray.kill()
-    await process.wait()
+    # Its end is seen only once its pipes are read to theirs; one that escaped may hold them open, and is not waited for.
+    rest = [asyncio.ensure_future(_drop(stream)) for stream in (process.stdout, process.stderr) if stream is not None]
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:
+        log.warning("judge.lingers", pid=process.pid)
+    finally:
+        for each in rest:
+            each.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def _drop(stream: asyncio.StreamReader) -> None:
+    while await stream.read(1 << 16):
+        pass
 
 
 @lru_cache(maxsize=2)

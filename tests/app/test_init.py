@@ -204,8 +204,9 @@ def test_check_says_one_line_for_each_thing(tmp_path, ask):
     assert after["state folder"].endswith(" GiB free")
     assert after["agent logs"].endswith(" GiB free")
     assert after["cluster old"] == "ok    cluster old: skipped until 2999-01-01: moved"
-    assert after["login"].startswith("ok    login: this machine answered")
-    assert after["clock"].startswith("ok    clock: ")
+    box = {line.split(": ", 2)[1]: line for line in answer.out.splitlines() if " box: " in line}
+    assert box["login"].startswith("ok    box: login: this machine answered")
+    assert box["clock"].startswith("ok    box: clock: ")
     assert answer.code == 0
 
 
