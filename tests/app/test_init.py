@@ -19,17 +19,20 @@ def test_with_yes_and_options_a_commented_config_is_written(tmp_path, ask):
     answer = ask(
         "init", "--output", target, "--yes", "--no-tick", "--host", "--interval", "60",
         "--slurm", "alpha=alice@login01.example,login02.example:2222", "--slurm", "beta=login.beta", "--kube", "arn:aws:eks:x/y",
+        "--iris", "marin=alice@http://127.0.0.1:10000",
     )  # fmt: skip
     settings, _ = load(str(target))
 
     assert (answer.code, answer.out) == (0, f"wrote {target}\nnext: `supervisorctl check`\n")
     assert settings.interval_s == 60
     assert [(each.name, each.kind) for each in settings.cluster] == [
-        ("alpha", "slurm"), ("beta", "slurm"), ("arn-aws-eks-x-y", "kubernetes"), ("box", "host"),
+        ("alpha", "slurm"), ("beta", "slurm"), ("arn-aws-eks-x-y", "kubernetes"), ("marin", "iris"), ("box", "host"),
     ]  # fmt: skip
     assert settings.cluster[0].of_kind.login_nodes == ("login01.example", "login02.example:2222")
     assert settings.cluster[0].of_kind.login_user == "alice"
     assert settings.cluster[2].of_kind.context == "arn:aws:eks:x/y"
+    assert settings.cluster[3].of_kind.url == "http://127.0.0.1:10000"
+    assert settings.cluster[3].of_kind.users == ("alice",)
     assert target.read_text().count("#") > 5
 
 
@@ -48,6 +51,7 @@ def test_it_ends_with_a_first_tick(tmp_path, ask):
     ("words", "line"),
     [
         (["--slurm", "alpha"], "--slurm 'alpha': allowed is NAME=[USER@]NODE[,NODE], such as alpha=alice@login01.example"),
+        (["--iris", "marin=10.0.0.1"], "--iris 'marin=10.0.0.1': allowed is NAME=[USER@]URL, such as marin=alice@http://127.0.0.1:10000"),
         (["--slurm", "al pha=x"], "--slurm 'al pha=x': allowed is NAME=[USER@]NODE[,NODE], such as"),
         (["--slurm", "a=b;c"], "{target}: [[cluster]] 'a': login_nodes.0: 'b;c' does not name a host"),
         (["--slurm", 'a=x"]\nkind="y'], "{target}: [[cluster]] 'a': login_nodes.0: "),
@@ -88,7 +92,7 @@ def test_without_options_and_without_a_person_it_asks_for_options(tmp_path, ask,
     answer = ask("init", "--output", tmp_path / "config.toml")
 
     assert (answer.code, answer.line) == (
-        2, "supervisorctl: init: nobody is there to ask; use --yes with --slurm, --kube or --host",
+        2, "supervisorctl: init: nobody is there to ask; use --yes with --slurm, --kube, --iris or --host",
     )  # fmt: skip
 
 
@@ -106,6 +110,7 @@ def at_home(tmp_path, monkeypatch):
     (home / ".kube").mkdir()
     (home / ".kube" / "config").write_text("contexts:\n- name: east\n- {}\n- 3\n")
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     return home
 
@@ -119,6 +124,22 @@ def test_it_finds_hosts_contexts_and_a_local_slurm(tmp_path, monkeypatch):
     assert look() == Found(ssh_hosts=["login.alpha", "gpu-box"], kube=["east"], local_slurm=True)
 
 
+def test_a_kubeconfig_that_only_this_shell_names_is_written_down(tmp_path, ask, monkeypatch):
+    """A daemon that a service manager starts has no $KUBECONFIG."""
+    at_home(tmp_path, monkeypatch)
+    named = tmp_path / "west.yaml"
+    named.write_text("contexts:\n- name: west\n")
+    monkeypatch.setenv("KUBECONFIG", str(named))
+    target = tmp_path / "config.toml"
+
+    assert look().kube == ["west"]
+    assert ask("init", "--output", target, "--yes", "--no-tick", "--kube", "west").code == 0
+    assert load(str(target))[0].cluster[0].of_kind.kubeconfig == named
+
+    monkeypatch.setenv("KUBECONFIG", f"{named}{os.pathsep}{tmp_path / 'other.yaml'}")
+    assert "kubeconfig" not in config_text(Found(kube=["west"], kubeconfig=look().kubeconfig), 60)
+
+
 @pytest.mark.parametrize("kube", ["", "contexts: 3", "[1, 2]", "contexts: [", "\x00", "a: !!python/object:os.system x"])
 def test_a_kubeconfig_that_is_none_is_as_if_it_were_not_there(tmp_path, monkeypatch, kube):
     home = at_home(tmp_path, monkeypatch)
@@ -130,13 +151,13 @@ def test_a_kubeconfig_that_is_none_is_as_if_it_were_not_there(tmp_path, monkeypa
 def test_a_person_is_asked_and_enter_takes_what_is_proposed(tmp_path, ask, monkeypatch):
     at_home(tmp_path, monkeypatch)
     target = tmp_path / "config.toml"
-    monkeypatch.setattr("sys.stdin", Person("y\n\n\n\nbeta=bob@login.beta\n\n"))
+    monkeypatch.setattr("sys.stdin", Person("y\n\n\n\nbeta=bob@login.beta\n\nmarin=bob@https://iris.example\n\n"))
 
     answer = ask("init", "--output", target, "--no-tick")
 
     assert answer.code == 0
     assert [(each.name, each.kind) for each in load(str(target))[0].cluster] == [
-        ("login.alpha", "slurm"), ("beta", "slurm"), ("box", "host"),
+        ("login.alpha", "slurm"), ("beta", "slurm"), ("marin", "iris"), ("box", "host"),
     ]  # fmt: skip
 
 

@@ -29,6 +29,9 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
     made.add_argument(
         "--kube", action="append", default=[], metavar="CONTEXT", help="a Kubernetes cluster by its kubeconfig context"
     )
+    made.add_argument(
+        "--iris", action="append", default=[], metavar="NAME=[USER@]URL", help="an iris controller by its address"
+    )
     made.add_argument("--host", action="store_true", help="this machine, for `supervisorctl launch`")
     made.add_argument("--interval", type=float, default=900, metavar="S", help="seconds between ticks (default 900)")
     made.add_argument("--no-tick", action="store_true", help="write the config only")
@@ -37,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from supervisor.app.beginning import Found, config_text, look, slurm_from
+    from supervisor.app.beginning import Found, config_text, iris_from, kubeconfig_named, look, slurm_from
     from supervisor.app.config_path import resolved, user_config_dir
     from supervisor.model.errors import SupervisorError, UsageError
 
@@ -45,10 +48,16 @@ def run(args: argparse.Namespace) -> int:
     target = resolved(_here(), given) if given else user_config_dir() / "config.toml"
     if target.exists() and not args.force:
         raise UsageError(f"init: {target} is there already; --force writes over it, --output FILE writes elsewhere")
-    chosen = Found(slurm=[slurm_from(text) for text in args.slurm], kube=list(args.kube), host=args.host)
+    chosen = Found(
+        slurm=[slurm_from(text) for text in args.slurm],
+        kube=list(args.kube),
+        kubeconfig=kubeconfig_named(),
+        iris=[iris_from(text) for text in args.iris],
+        host=args.host,
+    )
     if not args.yes and not chosen:
         if not sys.stdin.isatty():
-            raise UsageError("init: nobody is there to ask; use --yes with --slurm, --kube or --host")
+            raise UsageError("init: nobody is there to ask; use --yes with --slurm, --kube, --iris or --host")
         chosen = _asked(look())
     text = config_text(chosen, args.interval)
     _must_be_good(text, target)
@@ -84,9 +93,9 @@ def _here() -> Any:
 
 def _asked(found: Any) -> Any:
     """What a person picks of what was found; Enter takes the proposal."""
-    from supervisor.app.beginning import Found, slurm_from
+    from supervisor.app.beginning import Found, iris_from, slurm_from
 
-    chosen = Found()
+    chosen = Found(kubeconfig=found.kubeconfig)
     for host in found.ssh_hosts:
         if _yes(f"watch Slurm behind the ssh host {host!r}?", default=False):
             chosen.slurm.append(slurm_from(f"{host}={host}"))
@@ -99,8 +108,11 @@ def _asked(found: Any) -> Any:
     while True:
         more = _answer("another Slurm cluster, NAME=[USER@]NODE[,NODE] (Enter: none)? ")
         if not more:
-            return chosen
+            break
         chosen.slurm.append(slurm_from(more))
+    while more := _answer("an iris controller, NAME=[USER@]URL (Enter: none)? "):
+        chosen.iris.append(iris_from(more))
+    return chosen
 
 
 def _answer(question: str) -> str:
