@@ -73,7 +73,7 @@ if [ "$of_jobs" = 1 ] && [ ! -f job.log ]; then
     [ -f "$name/job.log" ] && printf '%s\n' "$name"
   done)
   case $found in
-    '') no "not there: no job's folder in it that changed since this job began" ;;
+    '') no "not there: no folder in it with a job.log that changed since this job began" ;;
     *"
 "*) no "several jobs write into it, and nothing tells which is its own: $(printf '%s\n' "$found" | head -n 3)" ;;
   esac
