@@ -61,7 +61,7 @@ def shown(
         ("submitted", moment(job.submitted_at)),
         ("started", moment(job.started_at)),
         ("ended", moment(job.ended_at) if job.ended_at else None),
-        ("elapsed", f"{span(elapsed_s(job, now))} of {span(job.time_limit_s)}" if job.started_at else None),
+        ("elapsed", _elapsed(job, now)),
         ("partition", plain(" ".join(filter(None, (job.partition, job.account))))),
         ("nodes", plain(", ".join(json.loads(job.nodes))) if job.nodes else str(job.node_count or "") or None),
         ("group", f"{plain(job.group)}, {job.group_size} tasks in this record" if job.group else None),
@@ -80,7 +80,8 @@ def shown(
     if flags:
         lines += ["", "flags"]
         for flag in flags:
-            lines.append(f"  {flag['severity']:<6}{flag['rule']} since {flag['since']}: {plain(flag['text'])}")
+            since = moment(datetime.fromisoformat(flag["since"]))
+            lines.append(f"  {flag['severity']:<6}{flag['rule']} since {since}: {plain(flag['text'])}")
             lines += [f"        {_quote(quote)}" for quote in flag.get("quotes", ())]
     if attempts:
         lines += ["", "attempts"]
@@ -175,6 +176,12 @@ def _quote(quote: Mapping[str, Any]) -> str:
 def _step(step: Any) -> str:
     outcome = f" ({step.outcome})" if step.outcome else ""
     return f"{moment(step.at)}  {step.before} → {step.after}{outcome}  {step.sign}: {plain(step.reason)}"
+
+
+def _elapsed(job: Any, now: datetime) -> str | None:
+    if not job.started_at:
+        return None
+    return span(elapsed_s(job, now)) + (f" of {span(job.time_limit_s)}" if job.time_limit_s else "")
 
 
 def _attempt(each: Any) -> str:
