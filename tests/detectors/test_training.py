@@ -204,7 +204,9 @@ def test_a_log_that_is_silent_whole_is_silent() -> None:
     quiet = some_log(timedelta(hours=2), cadence=facts.log.cadence, speaks_steps=True)
 
     assert rules_in(log, log=quiet, **SILENT) == {("LIVE-2", "watch")}
-    assert rules_in(log, log=quiet, **SILENT | {"phase": Phase.WEDGED}) == {("LIVE-2", "watch")}, "a hang clears no flag"
+    assert rules_in(log, log=quiet, **SILENT | {"phase": Phase.WEDGED}) == {("LIVE-2", "watch")}, (
+        "a hang clears no flag"
+    )
 
 
 # -- supervised fine-tuning --------------------------------------------------------------------------------------------
