@@ -38,10 +38,13 @@ page=$(grep -m 1 '^KernelPageSize:' /proc/self/smaps 2>/dev/null | tr -cd 0-9)
 [ -n "$page" ] || page=4
 
 # claimed: ids of processes that bear the job's id, in their control group or in the environment they were started with.
+# A control group under another user's name is another cluster's job of the same id: two clusters may share a machine.
 claimed() {
   set +f
+  me=$(id -u)
+  [ "$me" != 0 ] || me='[0-9][0-9]*'
   {
-    grep -lsE "/job_$what(/|\$)" /proc/[0-9]*/cgroup
+    grep -sE "/job_$what(/|\$)" /proc/[0-9]*/cgroup /dev/null | sed "s|/uid_$me/|/|" | grep -v '/uid_[0-9][0-9]*/job_'
     grep -lszxF "SLURM_JOB_ID=$leader" /proc/[0-9]*/environ
   } | sed 's|^/proc/||; s|/.*||' | sort -un
   set -f

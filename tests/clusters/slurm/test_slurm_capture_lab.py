@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
@@ -87,6 +88,31 @@ async def test_each_node_of_a_job_shows_its_own_processes_and_its_memory_group(
         assert f"/job_{job}/memory." in text(memory)
     assert of(pieces, Role.GPU, "gpu01").failure == "nvidia-smi is not in the PATH here"
     assert text(of(pieces, Role.STACK, "gpu02")).startswith("# process ")
+
+
+async def test_another_clusters_job_of_the_same_number_on_the_same_machine_is_not_its_own(
+    slurm_lab: SlurmLab, probing: Callable[..., Prober]
+) -> None:
+    """Its control group bears another user's number; what it does says nothing of our job."""
+    if not slurm_lab.facts.get("memory_cgroup", True):
+        pytest.skip("no memory control group of the old kind here to make another one in")
+    job = slurm_lab.submit("-p", "cpu", script="sleep 600")
+    slurm_lab.until(f"{job} runs", lambda: slurm_lab.ssh(f"squeue -h -t R -j {job}").count("cpu"))
+    other = Path(f"/sys/fs/cgroup/memory/elsewhere/uid_4242/job_{job}")
+    other.mkdir(parents=True)
+    process = subprocess.Popen(["sleep", "601"])
+    try:
+        (other / "cgroup.procs").write_text(str(process.pid))
+
+        seen = text(of(await probing().capture(job), Role.PROCESSES))
+    finally:
+        process.kill()
+        process.wait()
+        for folder in (other, *other.parents[:2]):
+            folder.rmdir()
+
+    assert "sleep 600" in seen
+    assert "sleep 601" not in seen
 
 
 async def test_a_task_and_a_component_are_looked_at_under_numbers_of_their_own(
