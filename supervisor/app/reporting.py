@@ -13,6 +13,7 @@ from supervisor.app.sweep import TickDone
 from supervisor.app.writing import Writer
 from supervisor.buckets import KINDS
 from supervisor.reports import status, sweep
+from supervisor.reports.monitor import without_removed
 from supervisor.store.light import Light
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Reporter:
         with Light.open(self.settings.database_url) as light:
             summary, jobs = light.summary(), light.jobs(ended_after=since)
             holds, waiting, verdicts = light.holds(), light.waiting(), light.verdicts()
+        summary = without_removed(summary, now, [each.name for each in done.clusters])
         running = summary.running_tick
         if running is not None and running.number == done.number:
             # In its own report this tick is the last one, though it is marked as finished only together with the report.

@@ -8,6 +8,7 @@ from supervisor.reports.text import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
 BEAT_LIMIT = timedelta(seconds=60)
@@ -52,8 +53,25 @@ def stale_after(summary: Any) -> timedelta:
     return timedelta(seconds=beat.interval_s if beat else 900) * 2 + timedelta(seconds=60)
 
 
+def without_removed(summary: Any, now: datetime, configured: Collection[str]) -> Any:
+    """``summary`` without what nobody asks any more: clusters that are not ``configured`` and were last asked two intervals ago.
+
+    Another daemon's cluster, on a shared database, is asked. Where jobs of a removed one were still living, it stays, as UNKNOWN.
+    """
+    limit = stale_after(summary)
+    clusters = []
+    for each in summary.clusters:
+        if each.name in configured or (each.polled_at is not None and now - each.polled_at <= limit):
+            clusters.append(each)
+        elif each.jobs_live:
+            reason = "it is not in the config any more, so nobody reads it"
+            hint = "put it back to hear how its jobs ended"
+            clusters.append(each._replace(state="unknown", reason=reason, hint=hint, failed_polls=0))
+    return summary._replace(clusters=clusters)
+
+
 def as_known_now(summary: Any, now: datetime) -> Any:
-    """``summary`` with each cluster as UNKNOWN that was not read for long: removed from the config, or held up (POLL-1, LIVE-1)."""
+    """``summary`` with each cluster as UNKNOWN that was not read for long: held up, or removed (POLL-1, LIVE-1)."""
     limit = stale_after(summary)
     clusters = []
     for each in summary.clusters:

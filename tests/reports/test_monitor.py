@@ -79,6 +79,25 @@ def test_a_dead_daemon_promises_no_next_tick():
     assert "next" not in head(a_summary(), NOON, gone=True)[0]
 
 
+def test_a_cluster_that_was_removed_does_not_keep_the_monitor_late():
+    """POLL-1: it was unread, and is not asked any more; another daemon's is; jobs that lived there are not forgotten."""
+    from supervisor.reports.monitor import without_removed
+
+    old = NOON - 24 * HOUR
+    summary = a_summary(
+        a_cluster(name="kept", state="unknown", polled_at=old),
+        a_cluster(name="theirs", polled_at=NOON),
+        a_cluster(name="gone", state="unknown", polled_at=old, failed_polls=9, jobs_live=0),
+        a_cluster(name="left", state="unknown", polled_at=old, failed_polls=9, jobs_live=2),
+    )
+
+    shown = without_removed(summary, NOON, ["kept"])
+
+    assert [each.name for each in shown.clusters] == ["kept", "theirs", "left"]
+    assert "not in the config any more" in shown.clusters[2].reason
+    assert monitor_state(shown, NOON, False)[0] == "ok"
+
+
 def test_a_cluster_that_nobody_reads_any_more_is_not_shown_as_ok():
     """POLL-1, LIVE-1: renamed or removed in the config, or held up for two intervals."""
     from supervisor.reports.monitor import as_known_now

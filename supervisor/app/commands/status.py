@@ -54,14 +54,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, where: Any) -> None:
-    from supervisor.app.config_path import clusters_in
     from supervisor.model.errors import UsageError
 
     if args.watch and args.json:
         raise UsageError("status: --watch is for people; for a script ask again with --json")
     if args.pipe and args.json:
         raise UsageError("status: --pipe and --json are two forms of the same: choose one")
-    clusters = tuple(str(table.get("name")) for table in clusters_in(where.raw))
+    clusters = _configured(where)
     for option, given, known in (
         ("--bucket", args.bucket, BUCKETS),
         ("--phase", args.phase, PHASES),
@@ -76,6 +75,12 @@ def _check(args: argparse.Namespace, where: Any) -> None:
                 raise UsageError(f"status: {option} {word!r}: no such {option[2:]}; {hint}")
 
 
+def _configured(where: Any) -> tuple[str, ...]:
+    from supervisor.app.config_path import clusters_in
+
+    return tuple(str(table.get("name")) for table in clusters_in(where.raw))
+
+
 def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     """The whole answer and its exit code, from one consistent look at the store."""
     import os
@@ -87,7 +92,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
     from supervisor.model.errors import NotBegun, SchemaMismatch, StoreError
     from supervisor.reports import status
     from supervisor.reports.fitting import fitting
-    from supervisor.reports.monitor import as_known_now
+    from supervisor.reports.monitor import as_known_now, without_removed
     from supervisor.store.light import Light
 
     now = utc_now()
@@ -101,7 +106,7 @@ def _picture(args: argparse.Namespace, where: Any) -> tuple[str, int]:
         # A monitor whose memory cannot be read is a dead one: said as such, and never as "no jobs".
         return _nothing(args, now, "dead", str(error))
     with light:
-        summary = as_known_now(light.summary(), now)
+        summary = as_known_now(without_removed(light.summary(), now, _configured(where)), now)
         gone = _process_gone(summary)
         since = now - timedelta(hours=where.ended_hours)
         every = args.all or any(phase in ("terminal", "cleanup", "done") for phase in args.phase)
