@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from supervisor.model.facts import Held
-from supervisor.model.lifecycle import Transition
+from supervisor.model.lifecycle import Phase, Transition
 from supervisor.model.secrets import scrubbed
 from supervisor.reports.text import moment, plain
 
@@ -44,7 +44,14 @@ def ending_record(
         ("last output", moment(held.log.last_output_at) if held.log.last_output_at else None),
     ]
     lines += [f"- {name}: {value}" for name, value in facts if value]
-    lines += ["", "## Cause", "", *_cause(diagnosis), "", "## Last lines", ""]
+    hang = next((step for step in reversed(steps) if step.after.phase is Phase.WEDGED), None)
+    if life.phase is Phase.WEDGED and hang is not None:
+        lines += ["", "## Why it is held to hang", "", *_hang(hang, plain(str(held.ref)))]
+        if isinstance(diagnosis.get("cause"), dict):
+            lines += ["", "## What its logs name", "", *_cause(diagnosis)]
+    else:
+        lines += ["", "## Cause", "", *_cause(diagnosis)]
+    lines += ["", "## Last lines", ""]
     for path, tail in tails.items():
         lines += [f"`{_tick_free(path)}`", "", *_quoted(tail), ""]
     for path, reason in unread.items():
@@ -58,6 +65,16 @@ def ending_record(
         for step in steps
     ]
     return "\n".join(lines) + "\n"
+
+
+def _hang(step: Transition, ref: str) -> list[str]:
+    """What found it to hang, with its quotes: logs alone seldom name the cause of a silence."""
+    quotes = [quote for each in step.read.evidence for quote in each.quotes]
+    shown = [f"    {plain(quote.file)}:{quote.line}: {plain(scrubbed(quote.text))[:_WIDE]}" for quote in quotes]
+    todo = (
+        f"What to do: `supervisorctl why {ref}` shows the verdict whole, `supervisorctl proposals` what waits for you."
+    )
+    return [plain(step.read.reason), *(["", *shown] if shown else []), "", todo]
 
 
 def _cause(diagnosis: Mapping[str, Any]) -> list[str]:
