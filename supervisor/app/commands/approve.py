@@ -95,5 +95,5 @@ def _who_acts(store: Any, now: Any) -> str:
 
     beats = store.heartbeats()
     if any(now - each.beat_at < timedelta(seconds=60) and not gone(each.daemon) for each in beats):
-        return "the daemon looks once more and carries it out now; `supervisorctl proposals --all` tells how it went"
-    return "no daemon runs: the next `supervisorctl tick` or `supervisord --once` before then carries it out"
+        return "the daemon looks once more and acts on it now; `supervisorctl proposals --all` tells how it went"
+    return "no daemon runs: the next `supervisorctl tick` or `supervisord --once` before then acts on it"
