@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = Mapping[str, "datetime | None"]
 REGIMES = {"shaped": "shaped reward", "unshaped": "unshaped reward", None: "reward regime not told"}
+NARROW = 160
+"""Columns of a terminal below which words that the title implies are left out."""
 STANDING = ("suspect", "wedged")
 """Phases in which the rate of before tells nothing of an end to come."""
 TOLD = 20
@@ -107,20 +109,20 @@ class _Shape:
         self.wide, self.colour, self.pipes, self.held = wide, colour, pipes, held
 
     def table(self, jobs: Sequence[Any]) -> list[str]:
+        told = [[cells.own(each, job, self.runs[job.row]) for each in self.kind.columns] for job in jobs]
         own = [
             Column(
                 each.title,
                 right=each.cell not in ("word", "infra"),
-                least=9,
+                least=min(9, max(6, *(len(mine[at]) for mine in told))),  # a title may be cut, a number not
                 most=56 if each.cell == "infra" else 18,
                 drop=each.drop,
             )
-            for each in self.kind.columns
+            for at, each in enumerate(self.kind.columns)
         ]
         rows = []
-        for job in jobs:
+        for job, mine in zip(jobs, told, strict=True):
             run = self.runs[job.row]
-            mine = [cells.own(each, job, run) for each in self.kind.columns]
             rows.append((status.named(job), *mine, cells.trend(self.kind, run), *self._last(job, cells.eta(run))))
         return self._drawn([JOB, *own, TREND, *LAST], rows, jobs)
 
@@ -136,8 +138,9 @@ class _Shape:
     def _last(self, job: Any, eta: str) -> tuple[str, ...]:
         phase, where = status.phase_of(job, self.unknown, self.held), f"{job.cluster}/{job.id}"
         tries = str(job.attempt) if job.attempt > 1 else cells.DASH
+        last = status.last_output(job, self.now)
         return (
-            status.last_output(job, self.now),
+            last.removesuffix(" ago") if self.wide is not None and self.wide < NARROW else last,
             phase,
             where,
             eta if job.closed_at is None and job.phase not in STANDING else cells.DASH,

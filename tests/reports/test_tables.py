@@ -16,7 +16,7 @@ from supervisor.reports.status import tables
 from supervisor.reports.text import width
 from supervisor.reports.trend import direction, sparkline
 from tests.reports.rows import a_job
-from tests.some import HOUR, NOON
+from tests.some import HOUR, MINUTE, NOON
 
 RUN = {
     "metrics": {"reward": 0.619, "policy_loss": -0.004, "grad_norm": 0.006, "entropy": 0.412, "tis_log_ratio": 0.011},
@@ -106,7 +106,16 @@ def test_no_line_of_a_table_is_wider_than_the_terminal_and_no_number_is_cut(wide
     assert "collapse since step 9" in told, "in the table, or below it where there is no room"
 
 
-@pytest.mark.parametrize("wide", [24, 40, 60, 79])
+def test_an_age_is_whole_in_a_narrow_terminal() -> None:
+    """SAY-1: the title says that it lies behind."""
+    job = a_run(last_output_at=NOON - 12 * MINUTE)
+
+    assert "12 min ago" in shown(job, wide=200)
+    assert "12 min ago" not in shown(job, wide=80)
+    assert "12 min │" in shown(job, wide=80)
+
+
+@pytest.mark.parametrize("wide", [24, 40, 60, 72])
 def test_a_terminal_too_narrow_for_a_row_gets_a_few_lines_a_job(wide: int) -> None:
     """SAY-1: whole numbers by their titles, and what is flagged, in a box that fits."""
     flag = json.dumps(
