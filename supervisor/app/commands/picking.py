@@ -17,7 +17,8 @@ def the_row(light: Light, text: str) -> JobRow:
     if not found:
         shown = plain(text if len(text) <= 80 else text[:79] + "…")
         raise UsageError(
-            f"no job '{shown}' is known; `supervisorctl status --all` lists those that are, and `supervisorctl tick` looks for new ones"
+            f"no job '{shown}' is known; `supervisorctl status --all` lists those that are,"
+            " and `supervisorctl tick` looks for new ones"
         )
     if len({(job.cluster, job.id) for job in found}) > 1:
         listed = ", ".join(f"{job.cluster}/{plain(job.id)} ({plain(job.name[:80])})" for job in found[:8])
