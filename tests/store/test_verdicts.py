@@ -51,7 +51,10 @@ def test_a_verdict_is_read_back_to_the_byte(store: Store) -> None:
     odd = Quote("a\udce9.out", 3, "loss nan \x00\x1b[31m \ud800 \u2028 é %s ? :x")
     gates = (hung_gate(quotes=(odd,)), error_gate(), replace(fine_gate(), gate="D", facts={"x": math.inf, "n": 2**70}))
     verdict = some_verdict(
-        job, gates=gates, reasoning="ends in \udcff", restarts=Restarts(burned=2, allowed=3, same_failure=True, quotes=(odd,))
+        job,
+        gates=gates,
+        reasoning="ends in \udcff",
+        restarts=Restarts(burned=2, allowed=3, same_failure=True, quotes=(odd,)),
     )
 
     number, _ = put(store, job, verdict)
