@@ -31,6 +31,7 @@ from supervisor.model.records import PollRecord
 from supervisor.rules.memory import Memory
 from supervisor.rules.probing import Judged
 from supervisor.rules.step import Steps, step
+from supervisor.store.entries import Measurement
 
 if TYPE_CHECKING:
     from supervisor.app.settings import Settings
@@ -282,6 +283,9 @@ class Sweeper:
         for held in stored:
             if held.key not in retired:
                 station.memory.put(held)
+        measured = {held.row: _measured(held, now) for held in stored if held.row is not None and held.key.id in news}
+        if any(measured.values()):
+            await self.writer.call(lambda store: store.put_measurements(measured))
         station.memory.forget(now - REMEMBERED)
         station.lines, station.status = reading.lines, status
         station.look_soon |= steps.look_soon | _dying_unread(station, stored)
@@ -321,6 +325,15 @@ def _judged(store: Store, clusters: list[str], pace: Pace) -> dict[str, Judged]:
         proposed = {(each.job, each.attempt) for each in waiting if each.job.cluster == name}
         found[name] = Judged(standing=store.standing(name), proposed=proposed, passed=passed)
     return found
+
+
+def _measured(held: Held, now: datetime) -> list[Measurement]:
+    """Its newest metrics, one value each: what a plot shows of steps that its log is no longer remembered for."""
+    return [
+        Measurement(name, now, float(value), held.log.step)
+        for name, value in held.run.metrics.items()
+        if isinstance(value, (int, float)) or value in ("NaN", "Infinity", "-Infinity")
+    ]
 
 
 def _dying_unread(station: Station, stored: list[Held]) -> set[str]:

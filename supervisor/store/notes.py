@@ -92,17 +92,22 @@ class Notes:
     # ------------------------------------------------------------ measurements
 
     def put_readings(self, row: int, readings: Sequence[Measurement]) -> None:
-        """Store values from a job's output. The same ones again change nothing."""
-        if not readings:
+        """Store values from one job's output. The same ones again change nothing."""
+        self.put_measurements({row: readings})
+
+    def put_measurements(self, measured: Mapping[int, Sequence[Measurement]]) -> None:
+        """Store values from the output of many jobs, by row, in one transaction. The same ones again change nothing."""
+        every = [(row, one) for row, readings in measured.items() for one in readings]
+        if not every:
             return
-        with self._db.write(f"storing measurements of job row {row}") as connection:
-            numbers = self._metric_numbers(connection, {one.metric for one in readings})
+        with self._db.write("storing measurements") as connection:
+            numbers = self._metric_numbers(connection, {one.metric for _, one in every})
             values = {
-                (one.metric, one.at, one.step): (
+                (row, one.metric, one.at, one.step): (
                     *(row, numbers[one.metric], to_us(one.at), _NO_STEP if fits(one.step) is None else one.step),
                     None if math.isnan(one.value) else one.value,
                 )
-                for one in readings
+                for row, one in every
             }
             self._db.put(connection, "measurement", _MEASUREMENT, list(values.values()), _MEASUREMENT_CONFLICT)
 

@@ -61,3 +61,28 @@ def test_a_file_is_written_where_the_library_is_there_and_asked_for_where_it_is_
 @pytest.mark.parametrize("words", [("--png", "x.png"), ("--plot", "reward", "--json")])
 def test_options_that_do_not_go_together_are_said(examples: Path, ask: Ask, words: tuple[str, ...]) -> None:
     assert ask("--config", examples, "show", "alpha/101", *words).code == 2
+
+
+def test_each_look_keeps_the_newest_metrics_so_that_a_plot_reaches_further_back_than_the_log_is_remembered(
+    examples: Path, ask: Ask
+) -> None:
+    """A setting that thins measurements has something to thin."""
+    from supervisor.app.commands.plot import _whole
+    from supervisor.model.readings import Point
+    from supervisor.store.store import Store
+    from tests.stories.daemon import LONG_AGO
+
+    url = f"sqlite:///{examples.parent / 'supervisor.db'}"
+    with Store.open(url, read_only=True) as store:
+        held = next(each for each in store.held("alpha", ended_after=LONG_AGO) if each.key.id == "101")
+        kept = store.measurements(held.row or 0, "reward", LONG_AGO)
+
+    assert len(kept) >= 2
+    assert kept[-1].step == held.log.step
+    assert kept[-1].value == held.run.metrics["reward"]
+
+    def point(step: int) -> Point:
+        return Point(step, 0.5, None, (), 0, None)
+
+    whole = _whole([point(2), point(1), point(9)], [point(8), point(9)])
+    assert [each.step for each in whole] == [1, 2, 8, 9]

@@ -18,8 +18,8 @@ def drawn(
     url: str, job: Any, log_path: str | None, metrics: list[str], png: str | None, wide: int, colour: bool
 ) -> str:
     """The charts as text, or the line that says where the file is. Raises UsageError naming what could be drawn."""
-    series = _series(url, job, log_path)
-    chosen = {name: _points(series, name, job) for name in metrics}
+    series, stored = _series(url, job, log_path), _stored(url, job, metrics)
+    chosen = {name: _whole(stored[name], _points(series, name, job, told=bool(stored[name]))) for name in metrics}
     title = f"{plain(job.name)} {job.cluster}/{plain(job.id)}"
     if png is not None:
         _file(Path(png), title, chosen)
@@ -38,13 +38,33 @@ def _series(url: str, job: Any, log_path: str | None) -> Series:
     return summarise(state, job.bucket).series if state is not None else {}
 
 
-def _points(series: Series, name: str, job: Any) -> list[Point]:
+def _stored(url: str, job: Any, metrics: list[str]) -> dict[str, list[Point]]:
+    """What each look at it kept of these metrics: further back than its log is remembered for, and thinner."""
+    from supervisor.store.store import Store
+    from supervisor.store.times import EPOCH
+
+    with Store.open(url, read_only=True) as store:
+        return {
+            name: [Point(one.step, one.value, None, (), 0, None) for one in store.measurements(job.row, name, EPOCH)]
+            for name in metrics
+        }
+
+
+def _whole(stored: Sequence[Point], told: Sequence[Point]) -> list[Point]:
+    """Both, where they name steps: of those that the log is remembered for, the log's own."""
+    first = min((point.step for point in told if point.step is not None), default=None)
+    kept = {each.step: each for each in stored if each.step is not None and (first is None or each.step < first)}
+    return [*sorted(kept.values(), key=lambda each: each.step or 0), *told]
+
+
+def _points(series: Series, name: str, job: Any, *, told: bool) -> list[Point]:
+    """``told``: the store knows something of it, so that a log which tells nothing of it is no mistake of the name."""
     from supervisor.dialects.vocabulary import canonical
 
     found = canonical(name)
     points = series.get(name) or (series.get(found[0]) if found is not None else None)
-    if points:
-        return list(points)
+    if points or told:
+        return list(points or ())
     known = ", ".join(sorted(series)) or "none yet"
     raise UsageError(
         f"show: --plot {plain(name)!r}: not told by the log of {job.cluster}/{plain(job.id)}; there are {known}"
