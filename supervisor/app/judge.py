@@ -29,6 +29,7 @@ from supervisor.gates import proof
 from supervisor.model.errors import Unproven
 from supervisor.model.findings import Quote
 from supervisor.model.probe import Case, GateScore, Missing, Ruling, Score, Verdict
+from supervisor.model.secrets import scrubbed
 from supervisor.reports.verdict import document
 from supervisor.rules.verdict import Opinion
 
@@ -193,7 +194,8 @@ def _request(folder: Folder, case: Case, verdict: Verdict, shown: Path) -> bytes
 def _read(name: str, raw: bytes, case: Case) -> Opinion | str:
     """Its answer as nouns, its quotes held against the folder; or what is wrong with its shape."""
     try:
-        said = _Answer.model_validate_json(raw)
+        # What it read beside the folder is not ours to repeat. A quote that held a secret no longer stands, and is an ERROR.
+        said = _Answer.model_validate_json(scrubbed(raw.decode("utf-8", "replace")))
         scores = [_score(each) for each in said.gates]
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]

@@ -174,6 +174,7 @@ def test_no_approval_under_a_hold(ask, proposed):  # noqa: F811
 
     assert told.code == 2
     assert "maintenance" in told.line
+    assert "`supervisorctl resume --cluster cluster-a` lifts it" in told.line
     assert "under hold" in ask("--config", proposed, "proposals").out
 
 
@@ -223,3 +224,15 @@ def test_a_probe_is_asked_for_once_and_of_living_jobs_only(ask, seeded):  # noqa
     assert "request 1" in again.out
     assert (ended.code, nobody.code) == (2, 2)
     assert "has ended" in ended.line
+
+
+def test_a_kill_that_was_not_proposed_says_why(ask, seeded):  # noqa: F811
+    """KILL-5: rules still recommend; nothing is proposed, and that is said."""
+    url = f"sqlite:///{seeded.parent / 'supervisor.db'}"
+    with Store.open(url) as store:
+        held = next(each for each in store.held("cluster-a", ended_after=utc_now()) if each.key.id == "1")
+        verdict = a_verdict(held.key)
+        store.put_verdict(held.row, verdict, utc_now(), silence_key=silence_key(verdict), leave="cluster-a is no-kill")
+
+    assert ask("--config", seeded, "verdict", "1").out.endswith("Not proposed: cluster-a is no-kill\n")
+    assert json.loads(ask("--config", seeded, "verdict", "1", "--json").out)["not_proposed"] == "cluster-a is no-kill"

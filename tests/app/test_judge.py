@@ -129,6 +129,17 @@ async def test_a_quote_that_does_not_stand_in_the_evidence_makes_it_an_error(ask
     assert merged(asked.verdict, opinion, asked.case).ruling is Ruling.ERROR
 
 
+async def test_a_secret_that_it_repeats_stands_nowhere(asked):
+    """It may read what its user may read; what it says of that is not passed on."""
+    opinion = await asked(
+        says(GOOD | {"reasoning": "the token is hf_" + "a1B2" * 8, "next_steps": ["api_key=abcdef123456"]})
+    )
+
+    assert opinion.ruling is Ruling.NO_KILL
+    assert "a1B2" not in opinion.reasoning
+    assert "abcdef123456" not in " ".join(opinion.next_steps)
+
+
 # -- what it can do wrong ----------------------------------------------------------------------------------------------
 
 GATE = GOOD["gates"][0]

@@ -48,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
                 f"approve: the evidence of verdict {entry.id} does not bear it any more: {plain(why)};"
                 f" deny proposal {args.id}, then `supervisorctl probe {plain(str(proposal.job.ref))}` looks anew"
             )
+        if waits:
+            _not_held(store, proposal)
         if waits and not args.yes:
             sys.stdout.write(form(entry.verdict, entry.id) + "\n")
             if not _confirmed(str(proposal.job.ref), proposal.job.id):
@@ -72,6 +74,20 @@ def run(args: argparse.Namespace) -> int:
         full = store.capped(approvals.mode, caps_of(settings), now)
         print(_who_acts(store, now) if full is None else f"not now: {full}; it waits until its time is over")
     return 0
+
+
+def _not_held(store: Any, proposal: Any) -> None:
+    """KILL-5: said before anybody reads a whole verdict for nothing. Raises UsageError."""
+    from supervisor.model.errors import UsageError
+    from supervisor.reports.text import plain
+
+    ref = str(proposal.job.ref)
+    for each in store.holds():
+        if each.target in ("", proposal.job.cluster, ref):
+            lift = {"all": "--all", "cluster": f"--cluster {each.target}"}.get(each.scope, plain(each.target))
+            raise UsageError(
+                f"approve: {plain(ref)} is under hold {each.id}: {plain(each.reason)}; `supervisorctl resume {lift}` lifts it"
+            )
 
 
 def _confirmed(ref: str, job: str) -> bool:

@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from supervisor.app.terminal import columns_wide
     from supervisor.model.errors import UsageError
     from supervisor.reports import verdict
+    from supervisor.reports.text import plain
 
     if args.id is not None and (args.job or args.all):
         raise UsageError("verdict: an ID names one; --job and --all are for the list")
@@ -40,19 +41,28 @@ def run(args: argparse.Namespace) -> int:
         if args.id is not None:
             entry = store.verdict(args.id)
             if args.json:
-                sys.stdout.write(json.dumps(verdict.document(entry.verdict, entry.id)) + "\n")
+                sys.stdout.write(json.dumps(_document(entry)) + "\n")
             else:
                 sys.stdout.write(verdict.form(entry.verdict, entry.id).rstrip("\n") + "\n")
+                if entry.no_proposal:
+                    sys.stdout.write(f"Not proposed: {plain(entry.no_proposal)}\n")
             return 0
         row = _row(args.job, where) if args.job else None
         found = store.verdicts(row=row, limit=None if args.all or args.json else LISTED)
     if args.json:
-        print_json({"verdicts": [verdict.document(each.verdict, each.id) for each in found]})
+        print_json({"verdicts": [_document(each) for each in found]})
     elif not found:
         sys.stdout.write("no verdict yet; `supervisorctl probe JOB` asks for one\n")
     else:
         sys.stdout.write(verdict.listing(found, utc_now(), columns_wide()).rstrip("\n") + "\n")
     return 0
+
+
+def _document(entry: Any) -> dict[str, Any]:
+    """The contract's, with what came of a KILL: its proposal, or why there is none."""
+    from supervisor.reports.verdict import document
+
+    return document(entry.verdict, entry.id) | {"proposal": entry.proposal, "not_proposed": entry.no_proposal}
 
 
 def _row(job: str, where: Any) -> int:
