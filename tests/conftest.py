@@ -22,6 +22,12 @@ def _quiet() -> None:
     )
 
 
+@pytest.fixture(autouse=True)
+def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What distributes tests over processes tells each of them a terminal's width; nothing here has one."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _nobodys_settings() -> None:
     for name in [name for name in os.environ if name.upper().startswith("SUPERVISOR_") and name != "SUPERVISOR_LABS"]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from statistics import fmean, median
+from statistics import median
 
 from supervisor.detectors import quoting
 from supervisor.model.facts import Facts, Followed
@@ -223,7 +223,7 @@ def _middle(points: Sequence[Point]) -> float | None:
 def _line(points: Sequence[Point], step: int) -> float:
     """The least-squares line through the points, at ``step``."""
     xs, ys = [float(point.step or 0) for point in points], [point.value for point in points]
-    x, y = fmean(xs), fmean(ys)
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)  # as floats: the largest of them add up to infinity, and raise nothing
     spread = sum((each - x) ** 2 for each in xs)
     slope = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / spread if spread else 0.0
     return y + slope * (step - x)

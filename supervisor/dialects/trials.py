@@ -6,7 +6,6 @@ A trial's ``config`` may hold keys and addresses: nothing of it is kept.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -129,7 +128,7 @@ def tally(trials: Iterable[Trial], planned: int | None = None) -> TrialFigures:
     return TrialFigures(
         done=len(latest),
         planned=planned,
-        mean=math.fsum(rewards) / len(rewards) if rewards else None,
+        mean=sum(rewards) / len(rewards) if rewards else None,
         passed=sum(reward > 0 for reward in rewards),
         scored=len(rewards),
         exceptions=exceptions,
@@ -257,7 +256,7 @@ def _milliseconds(contexts: Iterable[Mapping[str, object]], name: str) -> float 
     """Seconds that an agent's own list of times adds up to, over all steps; None where no step has one."""
     lists = [_sequence(_mapping(context.get("metadata")).get(name)) for context in contexts]
     times = [time for each in lists for value in each if (time := _number(value)) is not None and 0 <= time < 1e12]
-    return math.fsum(times) / 1000 if times else None
+    return sum(times) / 1000 if times else None
 
 
 def _teardown(document: Mapping[str, object]) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 
 from supervisor.model.readings import Point, RunSummary
 from supervisor.model.rulebook import Health
@@ -157,7 +157,7 @@ def _reward(rows: Sequence[Row], at: int, before: int, health: Health) -> Sign |
 def _line(points: Sequence[Point], step: int) -> float:
     """The least-squares line through the points, at ``step``."""
     xs, ys = [float(point.step or 0) for point in points], [point.value for point in points]
-    x, y = fmean(xs), fmean(ys)
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)  # as floats: the largest of them add up to infinity, and raise nothing
     spread = sum((each - x) ** 2 for each in xs)
     slope = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / spread if spread else 0.0
     return y + slope * (step - x)

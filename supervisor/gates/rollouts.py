@@ -7,9 +7,9 @@ that nobody solves yet is not dying.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from statistics import fmean
 
 from supervisor.gates import begun, duty, metrics, said, sample, standard
 from supervisor.gates.sample import FAULTS, Sample
@@ -198,7 +198,7 @@ def _dead_engine(case: Case, found: Sample) -> Fault | None:
     health = case.limits.health
     instant = [(file, trial) for file, trial in found.trials if trial.instant]
     turns = found.turns
-    few = len(turns) >= health.dead_engine_trials and fmean(turns) <= health.dead_engine_turns
+    few = len(turns) >= health.dead_engine_trials and _mean(turns) <= health.dead_engine_turns
     many = found.count >= health.trials_to_judge and len(instant) >= ALL * found.count
     if found.ever_passed or not (few or many):
         return None
@@ -209,10 +209,10 @@ def _dead_engine(case: Case, found: Sample) -> Fault | None:
     if many:
         words = f"{len(instant)} of {found.count} trials ended within seconds and without a token."
     elif silent:
-        words = f"Trials take {fmean(turns):.2f} turns on average, over {len(turns)}: agents had no engine to talk to."
+        words = f"Trials take {_mean(turns):.2f} turns on average, over {len(turns)}: agents had no engine to talk to."
     else:
         words = (
-            f"Trials take {fmean(turns):.2f} turns on average, over {len(turns)}, with answers and without any reward."
+            f"Trials take {_mean(turns):.2f} turns on average, over {len(turns)}, with answers and without any reward."
         )
     return Fault(
         reason=words,
@@ -356,7 +356,7 @@ def _head(case: Case, found: Sample) -> str:
         passed = sum(reward > 0 for reward in rewards)
         parts.append(f"{found.count} trials opened: {len(rewards)} with a reward, {passed} above 0")
         if turns := found.turns:
-            parts.append(f"{fmean(turns):.1f} turns on average")
+            parts.append(f"{_mean(turns):.1f} turns on average")
     if found.job is not None and found.job.completed is not None:
         of = f" of {found.job.planned}" if found.job.planned is not None else ""
         mean = f", mean {found.job.mean:g}" if found.job.mean is not None else ""
@@ -392,9 +392,9 @@ def _facts(case: Case, found: Sample) -> tuple[dict[str, float | int | str | Non
     """Numbers, and what they add to the words: exceptions, spikes, churn (PROBE-12)."""
     facts: dict[str, float | int | str | None] = {"trials": found.count, "finished": found.finished}
     if rewards := found.rewards:
-        facts |= {"scored": len(rewards), "passed": sum(each > 0 for each in rewards), "mean": round(fmean(rewards), 4)}
+        facts |= {"scored": len(rewards), "passed": sum(each > 0 for each in rewards), "mean": round(_mean(rewards), 4)}
     if turns := found.turns:
-        facts["turns"] = round(fmean(turns), 2)
+        facts["turns"] = round(_mean(turns), 2)
     words = ""
     expected = [t.exceptions[0] for _, t in found.trials if t.exceptions and t.groups[:1] == ("expected",)]
     if expected:
@@ -411,3 +411,8 @@ def _facts(case: Case, found: Sample) -> tuple[dict[str, float | int | str | Non
     if failed:
         facts["exceptions"] = sample.counted(failed)
     return facts, words
+
+
+def _mean(values: Sequence[float]) -> float:
+    """At least one value. The largest floats add up to infinity here, and raise nothing."""
+    return sum(values) / len(values)

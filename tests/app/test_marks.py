@@ -70,6 +70,6 @@ def test_standing_rules_are_those_that_the_config_writes_and_none_else():
         "per_day": 2,
     }
 
-    assert standing_rules(settings(approvals={"standing": [table]})) == (
+    assert standing_rules(settings(SLURM, approvals={"standing": [table]})) == (
         StandingRule(name="debug", bucket="rl", pattern="debug-*", cause="silent-hang", cluster="a", per_day=2),
     )

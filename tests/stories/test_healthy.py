@@ -13,6 +13,7 @@ from tests.scripted import ScriptedCluster, World
 from tests.stories.daemon import a_room
 from tests.stories.healthy import RUNS, SHIFT
 
+pytestmark = pytest.mark.slow
 BEGIN = datetime(2026, 7, 1, 6, 0, tzinfo=UTC)
 TICK = 15
 

@@ -155,6 +155,7 @@ def fresh(story, tmp_path):
     return again
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_probe_killed_at_any_await_and_run_again_gives_one_verdict(fresh):
     folder, world = fresh()

@@ -34,7 +34,10 @@ while len(sys.argv) > 1:
     pass
 time.sleep(600)
 """
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc on this system")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc on this system"),
+]
 
 
 def look(*asks: Ask, shell: Sequence[str] = ("sh",), change: str = "", **environment: str) -> list[Captured]:
