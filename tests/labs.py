@@ -106,7 +106,7 @@ class SlurmLab:
     def clear(self) -> None:
         """End all jobs of the lab's user."""
         self.ssh(f"scancel -u {shlex.quote(self.facts['user'])}")
-        self.until("the queue is drained", lambda: not self.ssh("squeue -h"))
+        self.until("the queue is drained", lambda: not self.ssh("squeue -h"), timeout=120)
 
     @property
     def home(self) -> str:
