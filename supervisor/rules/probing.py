@@ -205,6 +205,9 @@ class Judged:
     """Settings that passed; None where new settings are not to be probed."""
 
 
+_PROBED = frozenset({Phase.RUNNING, Phase.SUSPECT, Phase.WEDGED})
+
+
 class Agenda:
     """Which probes of one cluster's jobs are wanted, decided anew only for jobs of which something is new.
 
@@ -232,15 +235,17 @@ class Agenda:
         """
         found: list[tuple[int, str, ErrandWanted]] = []
         decided, standing = self._decided, judged.standing
-        jobs = memory.live.keys() | set(asked)
+        jobs = memory.live.keys() | set(asked) if asked else memory.live.keys()
         for job in jobs:
             held = changed.get(job) or memory[job]
-            verdict = standing.get(held.key)
+            if held.life.phase not in _PROBED or held.observation.state is not JobState.RUNNING:
+                continue
+            verdict = standing.get(held.key) if standing else None
             number = 0 if verdict is None else verdict.id
             before = decided.get(job)
             if (
                 before is not None
-                and before[0] is held
+                and (before[0] is held or _as_before(before[0], held))
                 and before[1] == number
                 and (before[2] is None or now < before[2])
             ):
@@ -255,6 +260,18 @@ class Agenda:
         return [errand for _, _, errand in sorted(found, key=lambda each: each[:2])]
 
 
+def _as_before(before: Held, held: Held) -> bool:
+    """The same in all that decides, as when it was only stored since."""
+    return (
+        before.observation is held.observation
+        and before.life is held.life
+        and before.run is held.run
+        and before.details is held.details
+        and before.bucket == held.bucket
+        and before.predecessor == held.predecessor
+    )
+
+
 def _decide(
     memory: Memory,
     held: Held,
@@ -264,13 +281,13 @@ def _decide(
     now: datetime,
     every: timedelta,
 ) -> tuple[ProbeWanted | None, datetime | None]:
-    """Whether a probe is wanted, and when time alone could change that; None: not before something else is new.
+    """Whether a probe of a job in one of the phases ``_PROBED`` is wanted, and when time alone could change that; None: not before
+    something else is new.
 
     What is wanted stays wanted until its verdict comes, which is new then.
     """
-    doubted, rl = held.life.phase in (Phase.SUSPECT, Phase.WEDGED), held.bucket == "rl" and judged.passed is not None
-    runs = held.observation.state is JobState.RUNNING and (doubted or held.life.phase is Phase.RUNNING)
-    if not runs or not (doubted or rl):
+    doubted, rl = held.life.phase is not Phase.RUNNING, held.bucket == "rl" and judged.passed is not None
+    if not doubted and not rl:
         return None, None
     setting = setting_of(held, origin_of(memory, held)) if rl else ""
     waits = (held.key, held.life.attempt) in judged.proposed
