@@ -129,8 +129,14 @@ def page(body: Mapping[str, Any], remarks: Sequence[str] = ()) -> bytes:
 def command_of(pod: Mapping[str, Any], container: str) -> str | None:
     """Command line of a pod's container as its spec has it; None where that is left to the image."""
     spec = pod.get("spec")
-    for one in (spec.get("containers") or ()) if isinstance(spec, dict) else ():
+    for one in _listed(spec, "containers"):
         if isinstance(one, dict) and one.get("name") == container:
-            words = [str(word) for part in ("command", "args") for word in one.get(part) or ()]
+            words = [str(word) for part in ("command", "args") for word in _listed(one, part)]
             return shlex.join(words) if words else None
     return None
+
+
+def _listed(body: Any, name: str) -> list[Any]:
+    """What stands there, if it is a list."""
+    value = body.get(name) if isinstance(body, dict) else None
+    return value if isinstance(value, list) else []
