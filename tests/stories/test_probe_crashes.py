@@ -24,6 +24,8 @@ from tests.stories.daemon import a_room
 from tests.stories.test_killed import _Counted, _drive
 from tests.stories.test_probes import JOB, STEP
 
+pytestmark = pytest.mark.slow
+
 
 def hung(folder: Path) -> World:
     """A world with a hung job, and a store that wants it probed."""

@@ -27,6 +27,8 @@ from tests.scripted_captures import captures
 from tests.some import HOUR, MINUTE, NOON
 from tests.stories.daemon import a_room
 
+pytestmark = pytest.mark.slow
+
 STEP = "{{'loss': 0.{n}, 'grad_norm': 0.2, 'learning_rate': 1e-05, 'epoch': 0.{n}}}\n"
 JOB = "4711"
 

@@ -19,6 +19,8 @@ from supervisor.model.job import JobKey
 from supervisor.model.polling import Polled, Unreached, Watch
 from tests.clusters.kubernetes.odd_server import Asked, OddServer
 
+pytestmark = pytest.mark.slow
+
 PODS = "/api/v1/namespaces/train/pods"
 NOW = datetime.now(UTC)
 
