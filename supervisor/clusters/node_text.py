@@ -91,6 +91,8 @@ def _pieces(part: _Part, mark: bytes, ask: Ask, look: Look) -> list[Captured]:
         return [_failure(ask, look, why, part.status if part.status is not None else part.ended, part.took_s)]
     if ask.role is Role.SESSION_LOG:
         return _files(part, mark, ask, look)
+    if mark in part.out:
+        return [_failure(ask, look, "its answer came garbled: a mark of the frame stands within it", None, part.took_s)]
     told = look.told(ask)
     return [Captured(role=ask.role, command=told, node=look.node, data=part.out, exit_status=0, took_s=part.took_s)]
 

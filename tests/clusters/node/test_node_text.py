@@ -117,6 +117,20 @@ def test_bytes_that_are_lost_or_turned_into_others_never_move_a_piece_to_another
     assert all(NONCE.encode() not in (piece.data or b"") for piece in spoilt)
 
 
+def test_a_mark_of_the_frame_within_a_piece_makes_it_none() -> None:
+    """POLL-1: what is garbled proves nothing, though its own begin and end are whole."""
+    answer, asked, pieces = whole()
+    first = next(piece for piece in pieces if piece.data and piece.role is not Role.SESSION_LOG)
+    data = first.data or b""
+    spoilt = answer.replace(data, data[:5] + NONCE.encode() + data[5:], 1)
+
+    told = node_text.read(Ran(0, spoilt, b""), NONCE, asked, LOOK)
+
+    (garbled,) = [piece for piece in told if piece.role is first.role]
+    assert garbled.data is None
+    assert "garbled" in (garbled.failure or "")
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(CONTENT, min_size=1, max_size=3))
 def test_nothing_that_a_log_holds_can_pass_for_a_frame(contents: list[bytes]) -> None:
