@@ -123,7 +123,7 @@ def _files(part: _Part, mark: bytes, ask: Ask, look: Look) -> list[Captured]:
         at = found.end() + length
         path = found[5].decode("utf-8", "backslashreplace")
         following = head.match(part.out, at) or missing.match(part.out, at)
-        if len(data) < length or (at < len(part.out) and following is None):
+        if len(data) < length or (at < len(part.out) and following is None) or mark in data:
             pieces.append(_failure(ask, look, f"{path} changed while it was read", 0, part.took_s, path))
             again = head.search(part.out, found.end())
             at = again.start() if again else len(part.out)
